@@ -177,6 +177,14 @@ def test_a_sentence_without_words_is_named() -> None:
         parser().parse([["A"], [], ["dog"]])
 
 
+@pytest.mark.parametrize("word", ["", " ", "New York", "a\tb"])
+def test_a_word_that_no_bracketed_tree_can_have_is_named(word: str) -> None:
+    with pytest.raises(DataError, match="sentence:2: word 3 is empty or has a blank"):
+        parser().parse([["A"], ["A", "dog", word]])
+    [tree] = parser().parse([["New\u00a0York", "is"]])
+    assert tree.words() == ["New\u00a0York", "is"]
+
+
 @pytest.mark.parametrize("given", ["A dog", ["A dog"]])
 def test_a_text_is_no_list_of_words(given: Any) -> None:
     with pytest.raises(TypeError, match=r"give text\.split\(\)"):

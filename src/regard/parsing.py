@@ -87,8 +87,7 @@ class Parser(Decoding):
     def parse(self, sentences: Iterable[Sequence[str]]) -> list[Tree]:
         """Parse sentences, each a list of words; return the best tree of each.
 
-        Raises DataError for a sentence without words or with a lone surrogate, and TypeError if a
-        sentence is a str.
+        Raises DataError for a sentence without words, and the errors of `stream`.
         """
         trees = []
         for number, best in enumerate(self.stream(sentences), 1):
@@ -109,16 +108,15 @@ class Parser(Decoding):
         `window` sentences are decoded together. A sentence without words has no trees. A sentence
         of more than `longest` pieces, </s> included, is parsed in parts, whose trees become
         children of one phrase. Raises TypeError if a sentence is a str, DataError for a lone
-        surrogate, which is no character, ValueError for a `window` below 1.
+        surrogate, which is no character, and for a word that is empty or has a blank, ValueError
+        for a `window` below 1.
         """
         if window < 1:
             raise ValueError(f"window = {window} is below 1")
         every = enumerate(sentences, 1)
         while some := list(itertools.islice(every, window)):
             for number, words in some:
-                if isinstance(words, str):
-                    raise TypeError("expected a list of words, not a str: give text.split()")
-                refuse_surrogates([" ".join(words)], number)
+                _refuse_what_is_no_word(words, number)
             cuts = [self._parts(words) for _, words in some]
             found = self._parsed([part for cut in cuts for part in cut], n_best)
             for cut in cuts:
@@ -163,6 +161,17 @@ class Parser(Decoding):
         tags = None if self.form == "tags" else [MARKS.get(word, NORMALISED) for word in words]
         tree = delinearise(names, words, tags)
         return Parse(tree, found.score, found.log_probability / len(words))
+
+
+def _refuse_what_is_no_word(words: Sequence[str], number: int) -> None:
+    """Raise an error if a bracketed tree cannot have these words; `number` is the sentence's."""
+    if isinstance(words, str):
+        raise TypeError("expected a list of words, not a str: give text.split()")
+    refuse_surrogates([" ".join(words)], number)
+    for place, word in enumerate(words, 1):
+        if by_blanks(word) != [word]:
+            problem = f"word {place} is empty or has a blank, so no bracketed tree can have it"
+            raise DataError(problem, "sentence", number)
 
 
 def _joined(parts: Sequence[Parse]) -> Parse:

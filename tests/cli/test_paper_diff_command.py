@@ -75,8 +75,10 @@ def test_base_departs_in_its_batches_and_precision() -> None:
 
 def test_a_row_is_named_with_what_was_published() -> None:
     said = regard("paper-diff", "base", "--set", "model.dropout=0.2").stdout
-    assert said.startswith("Compared with base: the base model.\nClosest to D2: base with model.dr")
-    assert "perplexity 4.95 and BLEU 25.5 on newstest2013" in said
+    of_base, _, of_d2 = said.partition("\nClosest to D2: base with model.dr")
+    assert of_base.startswith("Compared with base: the base model.\n  Table 2: BLEU 27.3")
+    assert "perplexity 4.95 and BLEU 25.5 on newstest2013" in of_d2
+    assert shown("base", "--row", "A1")["published"] == shown("A1")["closest"]["published"]
     assert "model.dropout = 0.2" in said.partition("Departs from the paper")[2]
     assert shown("small", "--row", "base")["row"] == "base"
 

@@ -423,7 +423,9 @@ def test_what_looks_wrong_is_searched_for_again_and_counted(made: Path, tmp_path
     retried = sum(line["retried"] for line in found)
     wrong = [line["flaws"] for line in found if line["flaws"]]
     assert retried > 0
-    said = f"{retried} sentences were searched for again; {len(wrong)} look wrong"
+    sentences = "1 sentence was" if retried == 1 else f"{retried} sentences were"
+    look = "1 looks" if len(wrong) == 1 else f"{len(wrong)} look"
+    said = f"{sentences} searched for again; {look} wrong"
     assert result.stderr.count(said) == 1
     plain = forked("translate", made / "model", "-i", text, "--json", "--no-retry")
     first = [json.loads(line) for line in plain.stdout.splitlines()]

@@ -58,6 +58,7 @@ def test_bodies_of_any_kind_are_refused_in_one_sentence(
         answer = client.post(path, content=body, headers=sent)
         assert (answer.status_code, list(answer.json())) == (status, ["error"]), path
     answer = client.post("/v1/translate", content=body, headers=sent)
+    assert answer.status_code == (status if status != 400 else answer.status_code)
     assert 400 <= answer.status_code < 500
     assert list(answer.json()) == ["error"]
 
@@ -67,6 +68,16 @@ def test_what_says_that_it_is_far_too_large_is_not_waited_for(serve: Serve) -> N
     headers = JSON | {"content-length": str(2**40)}
     answer = serve().post("/translate", content=b"{", headers=headers)
     assert answer.status_code == 413
+
+
+def test_what_is_refused_unread_is_counted_for_its_path(serve: Serve) -> None:
+    client, large = serve(), JSON | {"content-length": str(2**40)}
+    client.post("/translate", content=b"{", headers=large)
+    client.post("/v1/look", content=b"{", headers=JSON | {"content-encoding": "gzip"})
+    client.post("/made-up", content=b"{", headers=large)
+    shown = client.get("/metrics").text
+    for path, status in (("/translate", 413), ("/v1/look", 415), ("other", 413)):
+        assert f'regard_requests_total{{path="{path}",status="{status}"}} 1.0' in shown
 
 
 def test_every_answer_has_safe_headers_and_no_other_site_may_read_it(serve: Serve) -> None:

@@ -94,11 +94,11 @@ def _show_paper(
     if as_json:
         typer.echo(json.dumps(_as_json(what, made), ensure_ascii=False))
         return
-    typer.echo(f"Compared with {made.row}: {row_in_words(made.row)}.")
+    rows = [("Compared with", made.row)]
     if made.closest != made.row:
-        typer.echo(f"Closest to {made.closest}: {row_in_words(made.closest)}.")
-    for line in published(made.closest):
-        typer.echo(f"  {line}")
+        rows.append(("Closest to", made.closest))
+    for relation, one in rows:
+        typer.echo("\n  ".join([f"{relation} {one}: {row_in_words(one)}.", *published(one)]))
     for name, heading in _HEADINGS.items():
         found = made.of_kind(name)
         if found:
@@ -145,6 +145,7 @@ def _as_json(what: str, made: "Distance") -> dict[str, Any]:
         "of": what,
         "against": "paper",
         "row": made.row,
+        "published": published(made.row),
         "closest": {
             "row": made.closest,
             "is": row_in_words(made.closest),

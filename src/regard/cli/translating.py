@@ -82,7 +82,8 @@ class SentenceLines:
         which = ", ".join(f"{count} {flaw}" for flaw, count in sorted(counted.items()))
         if retried or wrong:
             note(
-                f"{retried} sentences were searched for again; {wrong} look wrong"
+                f"{retried} sentence{' was' if retried == 1 else 's were'} searched for again; "
+                f"{wrong} look{'s' * (wrong == 1)} wrong"
                 + f": {which}" * bool(which)
             )
 

@@ -6,7 +6,6 @@ import logging
 import time
 import traceback
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -42,7 +41,7 @@ class Disconnected(Exception):
 class Guard:
     """An ASGI application that wraps `app`.
 
-    The whole body of a request is read before `app` is called. If `app` raises an exception, the
+    The whole body of a request is read before `app` is called; a compressed body is refused. If `app` raises an exception, the
     exception is logged and not raised.
     """
 
@@ -71,8 +70,8 @@ class Guard:
             self._record(scope, answer, time.monotonic() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
-        limit = self._limits.body
-        declared = dict(scope["headers"]).get(b"content-length", b"")
+        limit, headers = self._limits.body, dict(scope["headers"])
+        declared = headers.get(b"content-length", b"")
         try:
             if declared.isdigit() and int(declared) > max(limit, MOST_DISCARDED):
                 raise TooLarge  # at once: a body of this size is not read to its end
@@ -85,12 +84,14 @@ class Guard:
         except TimeoutError:
             await _refusal(408, "The request was received too slowly")(scope, receive, answer)
             return
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            await _refusal(415, "A compressed body is not supported")(scope, receive, answer)
+            return
         if scope["method"] == "POST" and scope["path"] in TRANSLATING:
             # These requests pass one by one, so that other tasks of the event loop run in between.
             async with self._turn:
                 await asyncio.sleep(0)
             if self._service.busy:  # refused here: the route would take ten times as long
-                scope["route"] = SimpleNamespace(path=scope["path"])
                 full = busy()
                 response = JSONResponse({"error": full.detail}, full.status_code, full.headers)
                 await response(scope, receive, answer)
@@ -109,7 +110,9 @@ class Guard:
     def _record(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
         state = scope["state"]
         problem = state.pop("problem", None)  # removed: an exception keeps its frames in memory
-        path = getattr(scope.get("route"), "path", "other")  # not the path that the client wrote
+        path = scope["path"]
+        if path not in TRANSLATING:
+            path = getattr(scope.get("route"), "path", "other")  # never what the client wrote
         status = answer.status or 499
         self._metrics.requests.labels(path, status).inc()
         self._metrics.seconds.labels(path).observe(seconds)

@@ -51,13 +51,14 @@ def _digest(key: str) -> bytes:
 class Allowance:
     """A limit of `a_minute` requests per minute for each client.
 
-    A client may make all requests of a minute at the same time.
+    A client may make all requests of a minute at the same time. Clients may be API keys, so only
+    their digests are stored.
     """
 
     def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic):
         self._a_minute, self._clock = a_minute, clock
         # For each client, the requests left after its last request, and the time of that request.
-        self._left: dict[str, tuple[float, float]] = {}
+        self._left: dict[bytes, tuple[float, float]] = {}
 
     def wait(self, client: str) -> float:
         """Seconds until the client may make a request; 0 if it may now."""
@@ -66,9 +67,9 @@ class Allowance:
 
     def take(self, client: str) -> float:
         """Return the seconds until the client may make a request; if 0, count a request now."""
-        wait, left = self.wait(client), self._saved(client)
-        self._left.pop(client, None)
-        self._left[client] = (left if wait else left - 1, self._clock())
+        wait, left, known = self.wait(client), self._saved(client), _digest(client)
+        self._left.pop(known, None)
+        self._left[known] = (left if wait else left - 1, self._clock())
         if len(self._left) > MOST_CLIENTS:  # forget the client whose last request is the oldest
             del self._left[next(iter(self._left))]
         return wait
@@ -76,5 +77,5 @@ class Allowance:
     def _saved(self, client: str) -> float:
         """The number of requests that the client may make now, which may be a fraction."""
         now = self._clock()
-        left, before = self._left.get(client, (float(self._a_minute), now))
+        left, before = self._left.get(_digest(client), (float(self._a_minute), now))
         return min(self._a_minute, left + (now - before) * self._a_minute / 60)
