@@ -23,6 +23,8 @@ def found(
         "안녕하안녕하안녕하",
         "lalalalala",
         "개\u3000개\u3000개",
+        "我们 研究研究研究",
+        "他用 Python 写程序写程序写程序 3",
     ],
 )
 def test_the_same_words_three_times_in_a_row_are_a_repetition(output: str) -> None:
@@ -37,6 +39,8 @@ def test_the_same_words_three_times_in_a_row_are_a_repetition(output: str) -> No
         "- - - 3 3 3",
         "Schifffahrt",
         "zzz",
+        "他用 Python 笑哈哈哈",
+        "ha hahaha",
         "",
         "Der Mann, der der Frau half",
     ],

@@ -83,8 +83,7 @@ class SentenceLines:
         if retried or wrong:
             note(
                 f"{retried} sentence{' was' if retried == 1 else 's were'} searched for again; "
-                f"{wrong} look{'s' * (wrong == 1)} wrong"
-                + f": {which}" * bool(which)
+                f"{wrong} look{'s' * (wrong == 1)} wrong" + f": {which}" * bool(which)
             )
 
     def measured(self, lines: list[str], first: int) -> int:

@@ -1,6 +1,7 @@
 """Detect common flaws of neural translation from the texts and their lengths alone."""
 
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from regard.translation import UNSPACED
@@ -14,6 +15,7 @@ FEWEST_ECHOED = 3
 """A text with fewer words than this is never an echo: it may be a name, which is not translated."""
 _UNSPACED = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]|{UNSPACED.pattern}")
 """Characters of Thai, Lao, Burmese, Khmer, Chinese and Japanese: scripts without spaces."""
+_STRETCH = re.compile(f"(?:{_UNSPACED.pattern})+")
 SHORTEST, SHARE = 10, 3
 """If a source has at least 10 pieces, a translation with less than a third as many is truncated."""
 
@@ -48,11 +50,18 @@ def _is_word(word: str) -> bool:
 
 
 def _repeats(text: str) -> bool:
-    """Whether some words, or characters of a text without spaces, come COPIES times in a row."""
-    words, shortest = text.casefold().split(), 1
-    if len(words) < 2:
-        # A single letter may occur three times in a row, so a group of letters has at least two.
-        words, shortest = list("".join(words)), 2
+    """Whether some words, or characters that no space divides, come COPIES times in a row.
+
+    These characters are those of a single word, and of each stretch of a script without spaces.
+    """
+    folded = text.casefold()
+    words = folded.split()
+    stretches = words if len(words) == 1 else _STRETCH.findall(folded)
+    # A single letter may occur three times in a row, so a group of letters has at least two.
+    return _come_again(words, 1) or any(_come_again(stretch, 2) for stretch in stretches)
+
+
+def _come_again(words: Sequence[str], shortest: int) -> bool:
     for period in range(shortest, _LONGEST_PERIOD + 1):
         same = 0  # number of words in a row that equal the word `period` places before
         for earlier, word in zip(words, words[period:], strict=False):

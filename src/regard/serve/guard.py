@@ -41,8 +41,8 @@ class Disconnected(Exception):
 class Guard:
     """An ASGI application that wraps `app`.
 
-    The whole body of a request is read before `app` is called; a compressed body is refused. If `app` raises an exception, the
-    exception is logged and not raised.
+    The whole body of a request is read before `app` is called; a compressed body is refused. If
+    `app` raises an exception, the exception is logged and not raised.
     """
 
     def __init__(self, app: ASGIApp, service: Service):
