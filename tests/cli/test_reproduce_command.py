@@ -16,6 +16,7 @@ def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.reproduce.study.reproduce_tables", lambda *_, **__: pytest.fail())
     out = ["--out", tmp_path / "x"]
     assert "unknown table table5: did you mean table" in refused("reproduce", "table5", *out)
+    assert "unknown table table5" in refused("reproduce", "all", "table5", *out)
     assert "unknown scale big: it is one of mini, small, paper" in refused(
         "reproduce", "table3", "--scale", "big", *out
     )
@@ -42,5 +43,10 @@ def test_table_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tmp_path / "x" / "table1.svg").exists()
     again = regard(*command, "--quiet")
     assert again.stdout == done.stdout
+    page = tmp_path / "page.md"
+    both = regard(*command, "table1", "--seeds", "2", "--report", page)  # once, though named twice
+    assert both.stdout == done.stdout
+    said = "`regard reproduce table1 table1 --scale mini --seeds 2 --report FILE` wrote this page."
+    assert said in page.read_text("utf-8")
     reproduce_tables(Study(Mini(), tmp_path / "x", (1,)), [])  # another table's command
     assert "Table 1: the cost of a layer" in (tmp_path / "x" / "index.html").read_text("utf-8")

@@ -24,12 +24,13 @@ TABLE = GrowingTable(
     ],
 )  # fmt: skip
 def test_the_page(tmp_path: Path, name: str, expected: str) -> None:
-    write_report(tmp_path / name, Mini(), (1, 2, 3), {"table3": TABLE})
+    command = "regard reproduce table3 --scale mini --seeds 3"
+    write_report(tmp_path / name, Mini(), command, {"table3": TABLE})
     page = (tmp_path / name).read_text("utf-8")
     assert expected.format("+0.90 | +1.67 (+0.69 … +2.64) | +") in page
     rows = [line for line in page.splitlines() if line.startswith("|")]
     assert len(rows) == 2 + len(PAPER_SENTENCES) + 3
-    assert "`regard reproduce table3 --scale mini --seeds 3 --report " in page
+    assert f"`{command} --report " in page
     assert page.count('"While single-head attention') == 1  # once for its two statements
     assert "| base | 51 / x |" in page
     assert page.endswith("A note.\n")

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 EVERY = 60.0
 """Seconds between two notes that tell which rows of the tables are being trained."""
 
-_NameArgument = Annotated[
-    str, typer.Argument(metavar="TABLE", help="table1, table2, table3, table4, figures or all.")
+_NamesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TABLE...", help="Some of table1, table2, table3, table4, figures; all."
+    ),
 ]
 _ScaleOption = Annotated[str, typer.Option("--scale", help="mini, small or paper.")]
 _OutOption = Annotated[
@@ -60,7 +63,7 @@ _MinutesOption = Annotated[
 
 
 def reproduce(
-    name: _NameArgument,
+    names: _NamesArgument,
     scale: _ScaleOption = "mini",
     out: _OutOption = None,
     seeds: _SeedsOption = None,
@@ -84,6 +87,7 @@ def reproduce(
 
     - `regard reproduce table3 --scale mini --out runs/tables`
     - `regard reproduce all --scale mini --out runs/tables --seeds 3 --report results.md`
+    - `regard reproduce table2 table3 --scale small --minutes 10 --out runs/small`
     - `regard reproduce table3 --scale paper --plan --price 20`
     """
     from regard.cli.console import note
@@ -94,7 +98,7 @@ def reproduce(
     from regard.reproduce.tables import Study, markdown_of
 
     _refuse_misplaced(plan, price, report)
-    chosen, size = experiments_named(name), scale_named(scale, minutes)
+    chosen, size = experiments_named(names), scale_named(scale, minutes)
     study = Study(
         size,
         Path(f"runs/tables-{scale}") if out is None else out,
@@ -108,9 +112,12 @@ def reproduce(
         tables = reproduce_tables(study, chosen, jobs=processes, heard=heard)
     for table in tables:
         typer.echo(markdown_of(table))
+    command = f"regard reproduce {' '.join(names)} --scale {scale} --seeds {len(study.seeds)}"
+    if minutes is not None:
+        command += f" --minutes {minutes:g}"
     named = dict(zip((one.name for one in chosen), tables, strict=True))
     for path in report or []:
-        write_report(path, size, study.seeds, named)
+        write_report(path, size, command, named)
     note(f"{study.out / 'index.html'}: all tables; open it in a browser")
 
 

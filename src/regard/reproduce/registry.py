@@ -1,6 +1,6 @@
 """The scales and the tables by name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -30,13 +30,12 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
 SCALES: Mapping[str, Scale] = MappingProxyType({"mini": Mini(), "small": Small(), "paper": Wmt()})
 
 
-def experiments_named(name: str) -> list[Experiment]:
-    """The table of this name, or every table for `all`; raises RecipeError for another name."""
-    if name == "all":
-        return list(EXPERIMENTS.values())
-    if name not in EXPERIMENTS:
-        raise unknown("table", name, [*EXPERIMENTS, "all"])
-    return [EXPERIMENTS[name]]
+def experiments_named(names: Collection[str]) -> list[Experiment]:
+    """The tables of these names; `all` means every table. Raises RecipeError for another name."""
+    for name in names:
+        if name != "all" and name not in EXPERIMENTS:
+            raise unknown("table", name, [*EXPERIMENTS, "all"])
+    return [one for one in EXPERIMENTS.values() if one.name in names or "all" in names]
 
 
 def others_in(out: Path, chosen: Sequence[Experiment]) -> list[Experiment]:

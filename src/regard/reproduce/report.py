@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,8 +38,7 @@ class _Words(NamedTuple):
 
 _ENGLISH = _Words(
     "What reproduces, at scale {scale}",
-    "The command `regard reproduce {name} --scale {scale} --seeds {seeds} --report FILE` wrote "
-    "this page.",
+    "The command `{command} --report FILE` wrote this page.",
     "Its models learn from {text}.",
     "Its models learn from {text}, and are far smaller than the paper's, so a verdict is about "
     "this size only.",
@@ -52,8 +51,7 @@ _ENGLISH = _Words(
 )
 _KOREAN = _Words(
     "무엇이 재현되는가: 규모 {scale}",
-    "`regard reproduce {name} --scale {scale} --seeds {seeds} --report 파일` 명령이 이 문서를 "
-    "썼다.",
+    "`{command} --report 파일` 명령이 이 문서를 썼다.",
     "모델은 {text}에서 학습한다.",
     "모델은 {text}에서 학습하고 논문의 모델보다 훨씬 작으므로, 판정은 이 크기에 대한 것이다.",
     "효과는 시드마다 첫째 값에서 둘째 값을 뺀 차이이며, 95 % 한계(스튜던트 t, 한쪽씩)를 함께 "
@@ -66,19 +64,19 @@ _KOREAN = _Words(
 
 
 def write_report(
-    path: Path, scale: Scale, seeds: Sequence[int], tables: Mapping[str, GrowingTable]
+    path: Path, scale: Scale, command: str, tables: Mapping[str, GrowingTable]
 ) -> None:
-    """Write the page to `path`: in Korean if the file's name ends in .ko.md, else in English."""
+    """Write the page to `path`: in Korean if the file's name ends in .ko.md, else in English.
+
+    `command` is the command that made the tables, without --report.
+    """
     words = _KOREAN if path.name.endswith(".ko.md") else _ENGLISH
-    write_file(path, report(words, scale, seeds, tables))
+    write_file(path, report(words, scale, command, tables))
 
 
-def report(
-    words: _Words, scale: Scale, seeds: Sequence[int], tables: Mapping[str, GrowingTable]
-) -> str:
+def report(words: _Words, scale: Scale, command: str, tables: Mapping[str, GrowingTable]) -> str:
     """The page: the paper's sentences about its tables, with verdicts; then the tables."""
-    name = next(iter(tables)) if len(tables) == 1 else "all"
-    names = {"name": name, "scale": scale.name, "seeds": len(seeds), "text": scale.text}
+    names = {"command": command, "scale": scale.name, "text": scale.text}
     learned = words.learned if scale.name == "paper" else words.learned_smaller
     opening = " ".join((words.opening, learned, words.method)).format(**names)
     values = {name: table.values for name, table in tables.items()}
