@@ -17,7 +17,7 @@ def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = ["--out", tmp_path / "x"]
     assert "unknown table table5: did you mean table" in refused("reproduce", "table5", *out)
     assert "unknown table table5" in refused("reproduce", "all", "table5", *out)
-    assert "unknown scale big: it is one of mini, small, paper" in refused(
+    assert "unknown scale big: it is one of mini, small, small-fr, paper" in refused(
         "reproduce", "table3", "--scale", "big", *out
     )
     assert "--price 2.5: it is for --plan: leave it out, or add --plan" in refused(

@@ -12,6 +12,7 @@ from regard.paper import BASE
 from regard.presets import SMALL
 from regard.reproduce import small
 from regard.reproduce.prepared import begin_directory, prepare_text_once
+from regard.reproduce.registry import scale_named
 from regard.reproduce.scales import Mini, data_in
 from regard.reproduce.small import Small
 from regard.reproduce.table2 import TABLE_2_EXPERIMENT
@@ -55,6 +56,24 @@ def test_the_recipe_is_chosen_once(folder: Path) -> None:
     assert [task.settings for task in tasks[0]] == [task.settings for task in tasks[1]]
     sources, references = Small().unseen(out)
     assert len(sources) == len(references) == 5
+
+
+def test_french(folder: Path) -> None:
+    multi30k = folder / "data" / "multi30k"
+    for path in multi30k.glob("*.de"):
+        path.rename(path.with_suffix(".fr"))
+    french = scale_named("small-fr", 3)
+    study = Study(french, folder / "out", (1,))
+    prepare_text_once(study)
+    target = (data_in(study.out) / "valid.target.txt").read_text("utf-8").split("\n")[:-1]
+    assert target == (multi30k / "val.fr").read_text("utf-8").split("\n")[:-1]
+    assert french.base(study.out).training.steps == 300
+    sources, references = french.unseen(study.out)
+    assert len(sources) == len(references) == 5
+    with pytest.raises(DataError, match="was begun at scale small-fr, not small"):
+        prepare_text_once(Study(Small(), study.out, (1,)))
+    [task] = (one for one in TABLE_2_EXPERIMENT.tasks(study) if one.part == "unseen-base")
+    assert task.settings.endswith("text='Multi30k, English to French', seeds=1) (1,)")
 
 
 def test_text_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ _NamesArgument = Annotated[
         metavar="TABLE...", help="Some of table1, table2, table3, table4, figures; all."
     ),
 ]
-_ScaleOption = Annotated[str, typer.Option("--scale", help="mini, small or paper.")]
+_ScaleOption = Annotated[str, typer.Option("--scale", help="mini, small, small-fr or paper.")]
 _OutOption = Annotated[
     Path | None,
     typer.Option("--out", help="The directory, runs/tables-SCALE; a stopped command continues."),
@@ -76,8 +76,9 @@ def reproduce(
 ) -> None:
     """Make the paper's tables again: train each row, and show the paper's numbers beside ours.
 
-    Scale mini learns from the built-in corpus, and downloads nothing. Scale small learns from text
-    under REGARD_DATA, scale paper from WMT 2014, on GPUs. `--plan` tells how long each row takes.
+    Scale mini learns from the built-in corpus, and downloads nothing. Scales small (to German) and
+    small-fr (to French) learn from text under REGARD_DATA, scale paper from WMT 2014, on GPUs.
+    `--plan` tells how long each row takes.
 
     Each row has a run directory and is trained once. The same command continues after Ctrl-C or a
     kill; with more --seeds it trains only the new ones; several such commands share the work in

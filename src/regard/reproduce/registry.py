@@ -1,6 +1,7 @@
 """The scales and the tables by name."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -27,7 +28,11 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
         )
     }
 )
-SCALES: Mapping[str, Scale] = MappingProxyType({"mini": Mini(), "small": Small(), "paper": Wmt()})
+_SMALL = {
+    one.name: one
+    for one in (Small(), Small(name="small-fr", text="Multi30k, English to French", language="fr"))
+}
+SCALES: Mapping[str, Scale] = MappingProxyType({"mini": Mini(), **_SMALL, "paper": Wmt()})
 
 
 def experiments_named(names: Collection[str]) -> list[Experiment]:
@@ -45,7 +50,7 @@ def others_in(out: Path, chosen: Sequence[Experiment]) -> list[Experiment]:
 
 
 def scale_named(name: str, minutes: float | None = None) -> Scale:
-    """The scale of this name; for scale small, `minutes` is the time for training base.
+    """The scale of this name; for small and small-fr, `minutes` is the time for training base.
 
     Raises RecipeError for an unknown name, or for `minutes` at another scale.
     """
@@ -53,6 +58,6 @@ def scale_named(name: str, minutes: float | None = None) -> Scale:
         raise unknown("scale", name, list(SCALES))
     if minutes is None:
         return SCALES[name]
-    if name != "small":
+    if name not in _SMALL:
         raise RecipeError(f"--minutes {minutes:g}: it is for --scale small: leave it out")
-    return Small(minutes)
+    return replace(_SMALL[name], minutes=minutes)

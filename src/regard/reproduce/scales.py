@@ -32,6 +32,10 @@ class Scale(Protocol):
         """A description of the text to learn from."""
 
     @property
+    def language(self) -> str:
+        """The code of the language to translate into, from English."""
+
+    @property
     def seeds(self) -> int:
         """The number of seeds of each row, unless the user names another number."""
 
@@ -60,14 +64,19 @@ def data_in(out: Path) -> Path:
     return out / "data"
 
 
-def prepare_folder(out: Path, folder: Path, recipe: Recipe, valid: str = "valid") -> None:
-    """Prepare the data of `out` from train.en, train.de, `valid`.en and `valid`.de in a folder."""
+def prepare_folder(
+    out: Path, folder: Path, recipe: Recipe, language: str = "de", valid: str = "valid"
+) -> None:
+    """Prepare the data of `out` from a folder with train.en and `valid`.en, and translations.
+
+    The endings of the translations are codes of their `language`, as in train.de.
+    """
     prepare(
         out=data_in(out),
         source=folder / "train.en",
-        target=folder / "train.de",
+        target=folder / f"train.{language}",
         valid_source=folder / f"{valid}.en",
-        valid_target=folder / f"{valid}.de",
+        valid_target=folder / f"{valid}.{language}",
         recipe=recipe,
     )
 
@@ -107,6 +116,7 @@ class Mini:
 
     name: str = "mini"
     text: str = "the built-in English-German corpus"
+    language: str = field(default="de", repr=False)
     seeds: int = 1
 
     def fetch(self, out: Path) -> None:

@@ -23,12 +23,13 @@ _SAVED = 30
 
 @dataclass(frozen=True)
 class Small:
-    """Multi30k, English to German, from the folder that REGARD_DATA names."""
+    """Multi30k, from English to German or French, from the folder that REGARD_DATA names."""
 
     minutes: float = field(default=30.0, repr=False)
     """The recipe of the row "base" is chosen to train for this many minutes on one core."""
     name: str = "small"
     text: str = "Multi30k, English to German"
+    language: str = field(default="de", repr=False)
     seeds: int = 1
 
     def fetch(self, out: Path) -> None:
@@ -37,9 +38,9 @@ class Small:
 
     def prepare(self, out: Path) -> None:
         """Keep the recipe in `out`, and prepare the text."""
-        folder, recipe = _folder(), self.base(out)
+        folder, recipe = self._folder(), self.base(out)
         write_file(out / "base.toml", recipe.to_toml())
-        prepare_folder(out, folder, recipe, valid="val")
+        prepare_folder(out, folder, recipe, self.language, valid="val")
 
     def base(self, out: Path) -> Recipe:
         """The recipe in the place of the paper's base model: `out`/base.toml, or a new one.
@@ -52,8 +53,8 @@ class Small:
         kept = out / "base.toml"
         if kept.exists():
             return Recipe.read(kept)
-        folder = _folder()
-        choice = _chosen(folder, self.minutes)
+        folder = self._folder()
+        choice = _chosen(folder, self.language, self.minutes)
         rows = sum(1 for _ in read_lines(folder / "val.en"))
         return choice.recipe.but(
             heads=8,
@@ -72,28 +73,30 @@ class Small:
 
     def unseen(self, out: Path) -> TestSet:
         """The Flickr test set of 2016, which belongs to Multi30k."""
-        sides = (list(read_lines(_folder() / f"test_2016_flickr.{x}")) for x in ("en", "de"))
-        source, target = sides
+        source, target = (
+            list(read_lines(self._folder() / f"test_2016_flickr.{language}"))
+            for language in ("en", self.language)
+        )
         return source, target
 
-
-def _folder() -> Path:
-    named = os.environ.get("REGARD_DATA")
-    folder = Path(named or "", "multi30k")
-    if not named or not folder.is_dir():
-        raise DataError(
-            "--scale small needs REGARD_DATA to name a folder with multi30k/, which has train, val "
-            "and test_2016_flickr in .en and .de: set it, or choose --scale mini"
-        )
-    return folder
+    def _folder(self) -> Path:
+        named = os.environ.get("REGARD_DATA")
+        folder = Path(named or "", "multi30k")
+        if not named or not folder.is_dir():
+            raise DataError(
+                f"--scale {self.name} needs REGARD_DATA to name a folder with multi30k/, which has "
+                f"train, val and test_2016_flickr in .en and .{self.language}: set it, or choose "
+                "--scale mini"
+            )
+        return folder
 
 
 @cache
-def _chosen(folder: Path, minutes: float) -> Choice:
+def _chosen(folder: Path, language: str, minutes: float) -> Choice:
     """The recipe for a folder's text; it is chosen once only, as choosing measures the machine.
 
     The machine is measured with one thread, because each row is trained with one thread.
     """
-    text = ParallelText.of([folder / "train.en"], [folder / "train.de"])
+    text = ParallelText.of([folder / "train.en"], [folder / f"train.{language}"])
     with computing_with(1):
         return choose(text, minutes, asked=("training.optimizer=adam",))

@@ -43,8 +43,6 @@ SYSTEMS = {
 }
 """For each published system, our row with a model of the same kind; None if there is none."""
 ENSEMBLE = "ensemble"
-LANGUAGE = "de"
-"""The language of the translations; its rules divide text into words for the paper's BLEU."""
 
 
 def family_recipes(base: Recipe) -> dict[str, Recipe]:
@@ -136,10 +134,10 @@ def translate_unseen(
         runs.append(run_of(out, best, seed))
     sources, references = scale.unseen(out)
     first, *others = runs
-    translated = load(first, *others).translate(sources)
+    translated, words = load(first, *others).translate(sources), MultiBleu(scale.language)
     return {
         "bleu_13a": bleu(translated, [references]),
-        "bleu_paper": float(MultiBleu(LANGUAGE).corpus_score(translated, [references]).score),
+        "bleu_paper": float(words.corpus_score(translated, [references]).score),
     }
 
 

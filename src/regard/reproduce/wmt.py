@@ -8,7 +8,7 @@ import re
 import tarfile
 import urllib.request
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
 
@@ -79,6 +79,7 @@ class Wmt:
     archives: tuple[Archive, ...] = ARCHIVES
     name: str = "paper"
     text: str = "WMT 2014, English to German"
+    language: str = field(default="de", repr=False)
     seeds: int = 1
 
     def fetch(self, out: Path) -> None:
