@@ -30,7 +30,15 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
 )
 _SMALL = {
     one.name: one
-    for one in (Small(), Small(name="small-fr", text="Multi30k, English to French", language="fr"))
+    for one in (
+        Small(),
+        Small(
+            name="small-fr",
+            text="Multi30k, English to French",
+            korean="Multi30k의 영어-프랑스어 데이터",
+            language="fr",
+        ),
+    )
 }
 SCALES: Mapping[str, Scale] = MappingProxyType({"mini": Mini(), **_SMALL, "paper": Wmt()})
 

@@ -42,20 +42,22 @@ _ENGLISH = _Words(
     "Its models learn from {text}.",
     "Its models learn from {text}, and are far smaller than the paper's, so a verdict is about "
     "this size only.",
-    "An effect is the first figure less the second, seed by seed, with its 95 % bounds (Student's "
-    "t, each side); one seed has no bounds and decides nothing.",
+    "An effect is the figure of the row that should be higher less that of the other row, seed by "
+    "seed, with its 95 % bounds (Student's t, each side); one seed has no bounds and decides "
+    "nothing.",
     ("the paper says", "statement", "in the paper", "here", "sign", "verdict"),
     ENGLISH,
     "not measured yet",
     "The tables",
 )
 _KOREAN = _Words(
-    "무엇이 재현되는가: 규모 {scale}",
-    "`{command} --report 파일` 명령이 이 문서를 썼다.",
-    "모델은 {text}에서 학습한다.",
-    "모델은 {text}에서 학습하고 논문의 모델보다 훨씬 작으므로, 판정은 이 크기에 대한 것이다.",
-    "효과는 시드마다 첫째 값에서 둘째 값을 뺀 차이이며, 95 % 한계(스튜던트 t, 한쪽씩)를 함께 "
-    "적는다. 시드가 하나이면 한계가 없고 아무것도 판정할 수 없다.",
+    "무엇이 재현되는가: {scale} 규모",
+    "이 문서는 `{command} --report 파일` 명령으로 만들었다.",
+    "모델은 {text}로 학습한다.",
+    "모델은 {text}로 학습하고 논문의 모델보다 훨씬 작으므로, 판정은 이 크기에만 해당한다.",
+    "효과는 진술에서 더 높다고 하는 쪽의 값에서 다른 쪽의 값을 시드별로 뺀 차이의 평균이며, 95% "
+    "한계(스튜던트 t, 위아래 각각 단측)를 함께 적는다. 시드가 하나이면 한계를 구할 수 없으므로 "
+    '아무것도 판정하지 않는다. "표" 절의 내용은 명령이 출력하는 그대로 영어로 둔다.',
     ("논문의 문장", "진술", "논문에서", "여기서", "부호", "판정"),
     KOREAN,
     "아직 측정하지 않음",
@@ -76,7 +78,8 @@ def write_report(
 
 def report(words: _Words, scale: Scale, command: str, tables: Mapping[str, GrowingTable]) -> str:
     """The page: the paper's sentences about its tables, with verdicts; then the tables."""
-    names = {"command": command, "scale": scale.name, "text": scale.text}
+    text = scale.korean if words is _KOREAN else scale.text
+    names = {"command": command, "scale": scale.name, "text": text}
     learned = words.learned if scale.name == "paper" else words.learned_smaller
     opening = " ".join((words.opening, learned, words.method)).format(**names)
     values = {name: table.values for name, table in tables.items()}

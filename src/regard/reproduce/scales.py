@@ -36,6 +36,10 @@ class Scale(Protocol):
         """The code of the language to translate into, from English."""
 
     @property
+    def korean(self) -> str:
+        """`text` in Korean, to stand before the particle 로."""
+
+    @property
     def seeds(self) -> int:
         """The number of seeds of each row, unless the user names another number."""
 
@@ -117,6 +121,7 @@ class Mini:
     name: str = "mini"
     text: str = "the built-in English-German corpus"
     language: str = field(default="de", repr=False)
+    korean: str = field(default="내장 영어-독일어 말뭉치", repr=False)
     seeds: int = 1
 
     def fetch(self, out: Path) -> None:

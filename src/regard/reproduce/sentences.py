@@ -119,14 +119,14 @@ PAPER_SENTENCES = (
     *(
         Sentence("table2", "7", _FASTER, f"after as many steps, the BLEU of the Transformer is "
                  f"higher than that of the {row} model",
-                 f"같은 스텝 수를 학습하면 Transformer의 BLEU가 {name} 모델보다 높다", "base", row,
+                 f"같은 스텝 수만큼 학습하면 트랜스포머의 BLEU가 {name} 모델보다 높다", "base", row,
                  "bleu_13a")
         for row, name in (("recurrent", "순환"), ("convolutional", "합성곱"),
                           ("dilated", "팽창 합성곱"))
     ),
     *(
         Sentence("table2", "7", _FASTER, f"the {row} model takes more operations to train",
-                 f"{name} 모델의 학습에 더 많은 연산이 든다", row, "base", "counted_flop")
+                 f"{name} 모델을 학습하는 데 연산이 더 많이 든다", row, "base", "counted_flop")
         for row, name in (("recurrent", "순환"), ("convolutional", "합성곱"),
                           ("dilated", "팽창 합성곱"))
     ),

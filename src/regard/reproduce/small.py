@@ -30,6 +30,7 @@ class Small:
     name: str = "small"
     text: str = "Multi30k, English to German"
     language: str = field(default="de", repr=False)
+    korean: str = field(default="Multi30k의 영어-독일어 데이터", repr=False)
     seeds: int = 1
 
     def fetch(self, out: Path) -> None:

@@ -80,6 +80,7 @@ class Wmt:
     name: str = "paper"
     text: str = "WMT 2014, English to German"
     language: str = field(default="de", repr=False)
+    korean: str = field(default="WMT 2014의 영어-독일어 데이터", repr=False)
     seeds: int = 1
 
     def fetch(self, out: Path) -> None:
