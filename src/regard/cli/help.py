@@ -22,7 +22,7 @@ ALIASES = {
     "completion": "install",
     "docker": "serving",
     "errors": "exit-status",
-    "evalb": "scores",
+    "evalb": "parsing",
     "gpu": "scaling",
     "import": "exchange",
     "info": "exchange",
