@@ -20,7 +20,8 @@ _OutOption = Annotated[
     Path, typer.Option("--out", help="Where finished parts are kept; a stopped command continues.")
 ]
 _SeedsOption = Annotated[
-    int, typer.Option("--seeds", min=1, max=10, help="How often each part is done.")
+    int,
+    typer.Option("--seeds", min=1, max=10, help="How often each calculation and training is done."),
 ]
 _StepsOption = Annotated[
     int | None, typer.Option("--steps", min=1, help="Optimizer steps of each training.")
@@ -57,8 +58,8 @@ def claims(
     A verdict is only about models of this size: the claim holds, it does not hold here, or it
     cannot be decided, because the seeds differ too much (one-sided 95 % bounds, Student's t).
 
-    Finished parts are kept in --out: the same command continues after Ctrl-C or a kill, and with
-    more --seeds it does only the new ones.
+    Finished calculations and trainings are kept in --out: the same command continues after Ctrl-C
+    or a kill, and with more --seeds it does only the new ones.
 
     Examples:
 

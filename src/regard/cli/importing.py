@@ -32,7 +32,7 @@ class _Cutting(NamedTuple):
     ] = None
     language: Annotated[
         list[str] | None,
-        typer.Option(help="Make words by Moses' rules for en, de; twice for both sides."),
+        typer.Option(help="Divide words by Moses' rules for a language: en; twice for both sides."),
     ] = None
 
     def texts(self, vocab: list[Path] | None = None) -> "Texts":
@@ -45,7 +45,7 @@ class _Cutting(NamedTuple):
 _EmbeddingHelp = "The name of the {}'s embedding in the file."
 
 importing = typer.Typer(
-    help="Make a model directory of another program's model, and prove that both compute the same.",
+    help="Convert a model of another program into a model directory, exactly or not at all.",
     rich_markup_mode="markdown",
 )
 

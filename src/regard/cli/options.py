@@ -37,7 +37,7 @@ class TextOptions(NamedTuple):
 
 MixOption = Annotated[
     str | None,
-    typer.Option("--mix", metavar="N,N", help="How often an epoch has the pairs of each source."),
+    typer.Option("--mix", metavar="N,N", help="How often an epoch has the pairs of each --source."),
 ]
 
 

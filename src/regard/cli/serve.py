@@ -113,7 +113,8 @@ def serve(
     Examples:
 
     - `regard serve runs/demo=en-de`
-    - `regard serve runs/1=en-de+runs/2=en-de`   (an ensemble; --engine: what regard export made)
+    - `regard serve runs/1=en-de+runs/2=en-de`   (an ensemble)
+    - `regard serve x-onnx=en-de --engine onnx`   (a model that regard export made)
     - `regard serve models/en-de=en-de models/de-en=de-en --host 0.0.0.0 --keys keys.txt`
     """
     from regard.decoding import settled

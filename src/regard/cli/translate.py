@@ -57,7 +57,10 @@ _NBestOption = Annotated[
     int, typer.Option("--n-best", min=1, help="Translations of each sentence.")
 ]
 _LongOption = Annotated[
-    str, typer.Option("--long", help="split sentences that are too long, or refuse them.")
+    str,
+    typer.Option(
+        "--long", help="split: divide sentences that are too long. refuse: end with an error."
+    ),
 ]
 _LongerOption = Annotated[
     bool,
@@ -115,7 +118,9 @@ def translate(
     translated, in any order, by any number of threads. In fp32 they are the same anyway if the
     processor's kernels allow it; --exact tests whether they do.
 
-    With --engine, CTranslate2 or ONNX Runtime computes a model of `regard export`. Examples:
+    With --engine, CTranslate2 or ONNX Runtime computes a model of `regard export`.
+
+    Examples:
 
     - `regard translate runs/x < in.txt > out.txt`
     - `regard translate runs/x --beam 1 --json -i in.txt.gz`

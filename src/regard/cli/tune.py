@@ -17,9 +17,10 @@ def tune(
 ) -> None:
     """Choose beam and length penalty by BLEU on a development set (§6.1), and save them.
 
-    The BLEU of each alpha is averaged with that of its neighbours, which count half, and the
-    highest mean decides; then the beam with the highest BLEU is chosen.
-    A finished run keeps them if `regard train` is called for it again.
+    First, alpha, the exponent of the length penalty, is chosen. The BLEU of each alpha is averaged
+    with that of its neighbours, which count half, and the highest mean decides. Then the beam with
+    the highest BLEU is chosen. If the model is a finished run, a later `regard train` with this run
+    keeps both.
 
     Never give a test set here: its BLEU would then no longer be measured on unseen text.
 
