@@ -29,13 +29,16 @@ ALIASES = {
     "memory": "scaling",
     "models": "files",
     "paper": "deviations",
+    "python": "translating",
     "recipe": "recipes",
+    "resume": "scaling",
     "runs": "files",
     "search": "translating",
     "set": "recipes",
     "speed": "performance",
     "status": "exit-status",
     "systemd": "serving",
+    "torchrun": "scaling",
     "words": "glossary",
 }
 """Other names of topics, each with the topic's own name."""
