@@ -11,46 +11,21 @@ The last term of the gradient has rank one. It is left out when the gradient is 
 by the states; what it would add to each product is computed and added separately.
 """
 
-from typing import Any, Protocol
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.arithmetic.consistency import PairLosses
-from regard.arithmetic.products import Products
-
-
-class LossParts(Protocol):
-    """The attributes and methods of an `Arithmetic` that the loss uses."""
-
-    products: Products
-    learning: bool
-    """Whether the loss has a gradient."""
-
-    def chunk_of(self, tokens: int) -> int:
-        """How many tokens have their logits computed at once, in a batch of `tokens` tokens."""
-
-    def softmax_gradient(
-        self, logits: Tensor, labels: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor]:
-        """Turn logits into softmax - (1 - smoothing) * onehot, in place.
-
-        Returns each label's logit and log p, both in fp32, [tokens, 1].
-        """
-
-    def pair_gradient(
-        self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
-    ) -> PairLosses:
-        """Turn the logits of two passes into their gradients, by `consistency.pair_gradient`."""
-
-    def is_one(self, gradient: Tensor) -> bool:
-        """Whether the gradient of the loss is known to be 1."""
+if TYPE_CHECKING:
+    from regard.arithmetic.fused import Fused
 
 
 def cross_entropy_by_chunks(
-    by: LossParts,
+    by: Fused,
     states: Float[Tensor, "passes_x_tokens d_model"],
     embedding: Float[Tensor, "vocabulary d_model"],
     labels: Int[Tensor, " tokens"],
@@ -72,7 +47,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        by: LossParts,
+        by: Fused,
         states: Tensor,
         embedding: Tensor,
         labels: Tensor,
@@ -122,7 +97,7 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _terms(
-    by: LossParts,
+    by: Fused,
     z: list[Tensor],
     logits: list[Tensor],
     t: Tensor,
