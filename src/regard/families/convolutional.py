@@ -82,23 +82,24 @@ class DecoderConvolution(GatedLayer):
         `embedded` holds the embeddings of the target. `memory` holds the keys and values of the
         source, and `mask` tells which of them a row may attend to; `looked_up` explains `scale`.
         """
-        h = F.glu(self.convolution(self.dropped(y, self.dropout)))
-        return self.looked_up(y, h, embedded, memory, mask, scale)
+        convolved = self.convolution(self.dropped(y, self.dropout))
+        return self.looked_up(y, convolved, embedded, memory, mask, scale)
 
     def looked_up(
         self,
         y: Float[Tensor, "rows target d"],
-        h: Float[Tensor, "rows target d"],
+        convolved: Float[Tensor, "rows target both"],
         embedded: Float[Tensor, "rows target d"],
         memory: KeysValues,
         mask: Mask,
         scale: Float[Tensor, "rows 1 1"],
     ) -> Float[Tensor, "rows target d"]:
-        """The layer's output, from its input y and the gated convolution h of y.
+        """The layer's output, from its input y and the convolution of y, twice as wide.
 
         Attention gives a mean over the source. If all weights are equal, the mean times `scale` has
         the variance of a single position.
         """
+        h = F.glu(convolved)
         # `attend` divides scores by sqrt(width), and ConvS2S does not. So the query is multiplied
         # by sqrt(width).
         width = y.shape[-1]
@@ -107,19 +108,6 @@ class DecoderConvolution(GatedLayer):
         dropout = self.attention_dropout if self.training else 0.0
         seen = self.by.attend(query.unsqueeze(1), keys, values, mask, dropout).squeeze(1) * scale
         return (y + (h + self.by.linear(seen, self.W_o)) * HALF) * HALF
-
-    def step(
-        self,
-        y: Float[Tensor, "sentences beams d"],
-        past: Float[Tensor, "sentences beams reach d"],
-        embedded: Float[Tensor, "sentences beams d"],
-        memory: KeysValues,
-        mask: Mask,
-        scale: Float[Tensor, "sentences 1 1"],
-    ) -> tuple[Tensor, Tensor]:
-        """The layer's output at one more position, and the layer's past after this position."""
-        convolved, past = self.convolution.step(y, past)
-        return self.looked_up(y, F.glu(convolved), embedded, memory, mask, scale), past
 
 
 class Ends(Computing):
@@ -182,14 +170,14 @@ class ConvolutionalModel(EncoderDecoder):
     ) -> tuple[Float[Tensor, "rows vocabulary"], StepState]:
         """The logits of the next token of each row, and the new state."""
         ids = tokens.view(state.shape)
-        keys, values = state.memory
         positions = ids.new_full(ids.shape, state.length)
         embedded = self.target_side(ids, positions, state.length + 1) * EMBEDDED
         mask = self.by.mask(state.real[:, None, None, :])
         y, past = self.by.linear(embedded, self.decoder_ends.W_in), []
         scale = _scale(state.real, y)
         for layer, before in zip(self.decoder, state.past, strict=True):
-            y, after = layer.step(y, before, embedded, (keys, values), mask, scale)
+            convolved, after = layer.convolution.step(y, before)
+            y = layer.looked_up(y, convolved, embedded, state.memory, mask, scale)
             past.append(after)
         y = self.by.linear(y, self.decoder_ends.W_out)
         return self.logits(y.flatten(0, 1)), state.after(past)
