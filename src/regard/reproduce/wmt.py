@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import html
 import re
 import tarfile
@@ -13,6 +12,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from regard.errors import DataError
+from regard.files.regular import checksum
 from regard.files.whole import new_file, refusing_write_errors, write_file
 from regard.paper import BASE
 from regard.recipe import Recipe
@@ -115,7 +115,7 @@ def fetched(archive: Archive, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with refusing_write_errors(path), new_file(path) as file:
             file.writelines(_downloaded(archive, folder))
-    if _checksum(path) != archive.sha256:
+    if checksum(path, follow_links=True) != archive.sha256:
         raise DataError(
             f"is not the file of {archive.url} (its SHA-256 differs): remove it, and start again",
             path,
@@ -139,11 +139,6 @@ def _downloaded(archive: Archive, folder: Path) -> Iterator[bytes]:
             f"{archive.url} cannot be downloaded ({reason}): put the file ({archive.size / 1e6:.0f}"
             f" MB) into {folder}, or choose --scale mini, which needs no network"
         ) from None
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def unpack(archives: Sequence[Archive], folder: Path, out: Path) -> None:
