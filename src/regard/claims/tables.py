@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.claims.parts import Claim, Size
+from regard.study.markdown import markdown_table
 from regard.study.verdicts import Judgement, Statement, overall
 
 _HEAD = ("claim", "the paper says", "statement", "what came out", "verdict")
@@ -48,8 +49,7 @@ def table_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str, str, str, st
 
 def markdown(outcomes: Sequence[Outcome]) -> str:
     """The rows as a Markdown table."""
-    lines = [_HEAD, ("---",) * len(_HEAD), *table_rows(outcomes)]
-    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
+    return markdown_table(_HEAD, table_rows(outcomes))
 
 
 def result_json(outcomes: Sequence[Outcome], seeds: Sequence[int], size: Size) -> dict[str, Any]:

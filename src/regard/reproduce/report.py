@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import fill
 from typing import NamedTuple
 
 from regard.files.whole import write_file
@@ -17,6 +18,7 @@ from regard.reproduce.sentences import (
     judged_effect,
 )
 from regard.reproduce.tables import NONE, GrowingTable
+from regard.study.markdown import markdown_table
 from regard.study.verdicts import ENGLISH, KOREAN, Judgement
 
 
@@ -83,15 +85,14 @@ def report(words: _Words, scale: Scale, command: str, tables: Mapping[str, Growi
     learned = words.learned if scale.name == "paper" else words.learned_smaller
     opening = " ".join((words.opening, learned, words.method)).format(**names)
     values = {name: table.values for name, table in tables.items()}
-    lines = [words.head, ("---",) * len(words.head)]
-    before = ""
+    rows, before = [], ""
     for sentence in PAPER_SENTENCES:
         quote = "" if sentence.quote == before else f'§{sentence.section}: "{sentence.quote}"'
-        lines.append((quote, *_told(words, sentence, effect_of(sentence, values))))
+        rows.append((quote, *_told(words, sentence, effect_of(sentence, values))))
         before = sentence.quote
     parts = [
         f"# {words.title.format(**names)}\n\n{_filled(opening)}\n",
-        "".join(f"| {' | '.join(line)} |\n" for line in lines),
+        markdown_table(words.head, rows),
         f"## {words.tables}\n",
         *(_section(table) for table in tables.values()),
     ]
@@ -112,19 +113,10 @@ def _told(words: _Words, sentence: Sentence, effect: Effect | None) -> tuple[str
 
 
 def _section(table: GrowingTable) -> str:
-    lines = [table.head, ("---",) * len(table.head), *table.rows]
-    rows = "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
     notes = "".join(f"\n{_filled(note)}\n" for note in table.notes)
-    return f"### {table.title}\n\n{rows}{notes}"
+    return f"### {table.title}\n\n{markdown_table(table.head, table.rows)}{notes}"
 
 
-def _filled(text: str, width: int = 108) -> str:
-    """The text in lines of at most this width; a longer word gets a line of its own."""
-    lines, line = [], ""
-    for word in text.split():
-        if line and len(line) + 1 + len(word) > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    return "\n".join([*lines, line])
+def _filled(text: str) -> str:
+    """The text in lines of at most 108 characters; a longer word gets a line of its own."""
+    return fill(" ".join(text.split()), 108, break_long_words=False, break_on_hyphens=False)

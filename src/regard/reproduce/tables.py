@@ -15,6 +15,7 @@ from regard.files.whole import write_file
 from regard.recipe import Recipe
 from regard.reproduce.scales import Scale
 from regard.study.kept import Figures, Task, finished
+from regard.study.markdown import markdown_table
 
 NONE = "–"
 """The text of a cell that has no figure, or none yet."""
@@ -103,9 +104,8 @@ def _as_written(study: Study, one: Experiment) -> Study:
 
 def markdown_of(table: GrowingTable) -> str:
     """The title, the table and the notes in Markdown."""
-    lines = [table.head, ("---",) * len(table.head), *table.rows]
-    rows = "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
-    return f"# {table.title}\n\n{rows}\n" + "".join(f"{note}\n\n" for note in table.notes)
+    rows, notes = markdown_table(table.head, table.rows), "".join(f"{n}\n\n" for n in table.notes)
+    return f"# {table.title}\n\n{rows}\n{notes}"
 
 
 def page_of(study: Study, tables: Iterable[GrowingTable]) -> str:
