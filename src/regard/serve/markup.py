@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from enum import Enum, auto
 from html.parser import HTMLParser
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 KEPT_INSIDE = frozenset(
     ["code", "kbd", "math", "pre", "samp", "script", "style", "svg", "template", "textarea", "var"]
@@ -39,35 +38,17 @@ HOLDERS = frozenset(["datalist", "dl", "menu", "ol", "ruby", "select", "table", 
 element that is open around the <ul>."""
 
 
-class StretchKind(Enum):
-    """Whether a stretch of HTML is text to translate, or markup and text to keep as it is."""
+def stretches(markup: str) -> Iterator[tuple[str, bool]]:
+    """Yield each stretch of HTML, and whether it is text to translate: the rest is kept as it is.
 
-    TEXT = auto()
-    KEPT = auto()
-
-
-def stretches(markup: str) -> Iterator[tuple[str, StretchKind]]:
-    """Yield the stretches in order; together they are exactly `markup`, even if it is not valid."""
+    Together, the stretches are exactly `markup`, even if it is not valid.
+    """
     tail = markup.rfind(">") + 1  # no tag ends in the tail, where the parser would be slow
     reader = _Reader(markup[:tail])
-    starts = [(0, StretchKind.KEPT), *reader.starts]
-    last = StretchKind.KEPT if reader.keeping else StretchKind.TEXT
-    starts += [(tail, last), (len(markup), StretchKind.KEPT)]
-    for (start, kind), (end, _) in _merged(starts):
+    reader.begin(tail, is_text=not reader.keeping)
+    for (start, is_text), (end, _) in pairwise([*reader.starts, (len(markup), False)]):
         if start < end:
-            yield markup[start:end], kind
-
-
-def _merged(
-    starts: list[tuple[int, StretchKind]],
-) -> Iterator[tuple[tuple[int, StretchKind], tuple[int, StretchKind]]]:
-    """Merge neighbours of the same kind; yield (start of a stretch, start of the next one)."""
-    first = starts[0]
-    for following in starts[1:-1]:
-        if following[1] is not first[1]:
-            yield first, following
-            first = following
-    yield first, starts[-1]
+            yield markup[start:end], is_text
 
 
 def _is_kept(tag: str, attributes: dict[str, str | None]) -> bool:
@@ -78,7 +59,7 @@ def _is_kept(tag: str, attributes: dict[str, str | None]) -> bool:
 
 
 class _Reader(HTMLParser):
-    """Records in `starts` where each stretch of text or markup begins."""
+    """Records in `starts` where each stretch begins, and whether it is text to translate."""
 
     keeping: str | None = None
     """The outermost open element whose content is not translated, if there is one."""
@@ -91,13 +72,18 @@ class _Reader(HTMLParser):
         # `_around` counts the elements around it.
         self._inside = Counter[str]()
         self._around = Counter[str]()
-        self.starts: list[tuple[int, StretchKind]] = []
+        self.starts = [(0, False)]
         self.feed(markup)
         self.close()
 
-    def _note(self, kind: StretchKind) -> None:
+    def begin(self, place: int, *, is_text: bool) -> None:
+        """Begin a stretch at this place, unless it continues the stretch before it."""
+        if is_text is not self.starts[-1][1]:
+            self.starts.append((place, is_text))
+
+    def _note(self, *, is_text: bool) -> None:
         line, column = self.getpos()
-        self.starts.append((self._lines[line - 1] + column, kind))
+        self.begin(self._lines[line - 1] + column, is_text=is_text)
 
     def parse_html_declaration(self, i: int) -> int:
         """Read what begins with `<!`; sections such as `<![if x]>` are comments, as in browsers.
@@ -109,7 +95,7 @@ class _Reader(HTMLParser):
         return super().parse_html_declaration(i)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._note(StretchKind.KEPT)
+        self._note(is_text=False)
         self._end_before(tag)
         if tag in VOID:
             return
@@ -118,11 +104,11 @@ class _Reader(HTMLParser):
         (self._inside if self.keeping else self._around)[tag] += 1
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._note(StretchKind.KEPT)
+        self._note(is_text=False)
         self._end_before(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        self._note(StretchKind.KEPT)
+        self._note(is_text=False)
         if self._inside[tag]:
             self._inside[tag] -= 1
             if tag == self.keeping and not self._inside[tag]:
@@ -142,22 +128,16 @@ class _Reader(HTMLParser):
         self._inside.clear()
 
     def handle_data(self, data: str) -> None:
-        self._note(StretchKind.KEPT if self.keeping else StretchKind.TEXT)
+        self._note(is_text=not self.keeping)
 
     def handle_entityref(self, name: str) -> None:
         self.handle_data(name)
 
-    def handle_charref(self, name: str) -> None:
-        self.handle_data(name)
-
     def handle_comment(self, data: str) -> None:
-        self._note(StretchKind.KEPT)
+        self._note(is_text=False)
 
     def handle_decl(self, decl: str) -> None:
-        self._note(StretchKind.KEPT)
+        self.handle_comment(decl)
 
-    def handle_pi(self, data: str) -> None:
-        self._note(StretchKind.KEPT)
-
-    def unknown_decl(self, data: str) -> None:
-        self._note(StretchKind.KEPT)
+    handle_charref = handle_entityref
+    handle_pi = unknown_decl = handle_comment

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sentencex import segment
 
-from regard.serve.markup import StretchKind, stretches
+from regard.serve.markup import stretches
 from regard.text.protocol import AnyTokenizer
 from regard.translation import UNSPACED
 
@@ -70,7 +70,7 @@ def read_passage(
 
 def readable(markup: str) -> str:
     """The text between the tags of HTML, on one line; `markup` itself if there is no such text."""
-    texts = (html.unescape(part) for part, kind in stretches(markup) if kind is StretchKind.TEXT)
+    texts = (html.unescape(part) for part, is_text in stretches(markup) if is_text)
     return " ".join(" ".join(filter(_has_letters, texts)).split()) or markup
 
 
@@ -104,9 +104,9 @@ def _of_text(text: str, language: str) -> Iterator[tuple[str, bool]]:
 
 
 def _of_html(text: str, language: str) -> Iterator[tuple[str, bool]]:
-    for stretch, kind in stretches(text):
+    for stretch, is_text in stretches(text):
         readable = html.unescape(stretch)
-        if kind is StretchKind.KEPT or not _has_letters(readable):
+        if not is_text or not _has_letters(readable):
             yield stretch, False
             continue
         for part, is_sentence in _sentences(readable, language):
