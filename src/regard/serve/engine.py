@@ -7,14 +7,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from regard.machine.memory import give_back_memory
-from regard.mending.flaws import Flaw
-from regard.mending.mend import mended
+from regard.mending.mend import Mended, mended
 from regard.serve.batching import Batcher
 from regard.serve.languages import LanguagePair, base
 from regard.serve.metrics import Metrics
 from regard.serve.passages import Passage, read_passage
 from regard.text.tokenizer import EOS
-from regard.translation import PartialListener, Translation, Translator
+from regard.translation import PartialListener, Translator
 from regard.view.look import Look, seen
 
 MOST_CELLS = 4_000_000
@@ -50,15 +49,9 @@ class WordAlignment:
 
 
 @dataclass(frozen=True)
-class Rendering:
-    """The result for one sentence."""
+class Rendering(Mended):
+    """The result for one sentence: its translations, and what else was requested."""
 
-    translations: list[Translation]
-    """At least one translation; the best comes first."""
-    flaws: tuple[Flaw, ...] = ()
-    """Flaws of the best translation."""
-    retried: bool = False
-    """Whether a second search was made."""
     alignment: WordAlignment | None = None
     """The word alignment of the best translation. None if it is not requested, the sentence is too
     long, or the engine does not attend."""
@@ -135,8 +128,7 @@ class Engine:
                 on_partial={i: r.on_partial for i, r in enumerate(requests) if r.on_partial},
             )
             renderings = [
-                Rendering(it.translations, it.flaws, it.retried)
-                for it in mended(self._translator, sentences, list(found))
+                Rendering(**vars(it)) for it in mended(self._translator, sentences, list(found))
             ]
             for i, request in enumerate(requests):
                 if request.align or request.attend:
