@@ -138,7 +138,7 @@ def test_recorded_weights_are_those_of_whole_rows() -> None:
     expected = model(source, target)
     with record_attention(model) as recording:
         torch.testing.assert_close(model(source, target), expected, rtol=1e-4, atol=1e-4)
-    weights = recording.layers("decoder")[0][0, 0]
+    weights = recording["decoder"][0][0, 0]
     assert weights.shape == (26, 26)
     seen = by_definition(torch.ones(1, 26), 4, causal=True)[0, 0]
     assert torch.equal(weights > 0, seen)

@@ -255,7 +255,7 @@ def test_a_model_directory_is_loaded_as_it_was_written(tmp_path: Path) -> None:
     assert len(half.translate(LINES[:3])) == 3
     with record_attention(half.model) as recording:  # gradients are enabled here
         half.model(one_per_row([[5, 6, EOS]]), one_per_row([[BOS, 7]]))
-    assert recording.cross[0].shape[-2:] == (2, 3)
+    assert recording["cross"][0].shape[-2:] == (2, 3)
     [rounded], [exact] = (some.stream([LINES[0]]) for some in (load_int8(tmp_path), loaded))
     assert rounded[0].score == pytest.approx(exact[0].score, rel=0.1)
     assert rounded[0].score != exact[0].score

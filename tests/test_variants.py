@@ -293,7 +293,7 @@ def test_recording_sees_additive_weights() -> None:
     module = model.encoder[0].self_attention
     query, keys, _ = module.project(x)
     scores = additive_scores(query, keys, module.w)
-    torch.testing.assert_close(recording.layers("encoder")[0], scores.softmax(-1))
+    torch.testing.assert_close(recording["encoder"][0], scores.softmax(-1))
 
 
 def test_recording_sees_unscaled_weights() -> None:
@@ -303,4 +303,4 @@ def test_recording_sees_unscaled_weights() -> None:
     x = model.embedding(source.ids, source.positions, 5)
     query, keys, _ = model.encoder[0].self_attention.project(x)
     expected = (query @ keys.transpose(2, 3)).softmax(-1)
-    torch.testing.assert_close(recording.layers("encoder")[0], expected)
+    torch.testing.assert_close(recording["encoder"][0], expected)

@@ -45,8 +45,8 @@ def test_the_weights_are_those_of_the_equation(model: Transformer) -> None:
     real = {"encoder": (7, 3), "decoder": (3, 5)}
     for kind in KINDS:
         stack = model.encoder if kind == "encoder" else model.decoder
-        assert len(recording.layers(kind)) == 2
-        for layer, weights in zip(stack, recording.layers(kind), strict=True):
+        assert len(recording[kind]) == 2
+        for layer, weights in zip(stack, recording[kind].values(), strict=True):
             module = layer.cross_attention if kind == "cross" else layer.self_attention
             x, memory = inputs_of(module, model)
             for row in (0, 1):
@@ -84,10 +84,10 @@ def test_a_recording_within_a_recording_leaves_nothing_either(model: Transformer
     with record_attention(model) as outer:
         with record_attention(model) as inner:
             model(SOURCE, TARGET)
-        assert inner.cross
-        outer.cross.clear()
+        assert inner["cross"]
+        outer["cross"].clear()
         model(SOURCE, TARGET)
-        assert outer.cross.keys() == inner.cross.keys()
+        assert outer["cross"].keys() == inner["cross"].keys()
     assert {name: dict(vars(module)) for name, module in model.named_modules()} == attributes
 
 
@@ -112,9 +112,11 @@ def test_a_model_whose_weights_are_laid_out_and_a_step_from_a_cache(
             _, state = model.step(token, state)
     for kind in ("encoder", "cross"):
         last = slice(2, 3) if kind == "cross" else slice(None)
-        for found, whole in zip(recording.layers(kind), expected.layers(kind), strict=True):
+        for found, whole in zip(recording[kind].values(), expected[kind].values(), strict=True):
             torch.testing.assert_close(found, whole[:, :, last], rtol=0, atol=1e-5)
-    for found, whole in zip(recording.decoder.values(), expected.decoder.values(), strict=True):
+    for found, whole in zip(
+        recording["decoder"].values(), expected["decoder"].values(), strict=True
+    ):
         torch.testing.assert_close(found, whole[:, :, 2:3, :3], rtol=0, atol=1e-5)
 
 
@@ -122,4 +124,4 @@ def test_gradients_pass_through_a_recorded_model(model: Transformer) -> None:
     with record_attention(model) as recording:
         model(SOURCE, TARGET).sum().backward()
     assert model.encoder[0].self_attention.W_q.weight.grad is not None
-    assert not recording.encoder[0].requires_grad
+    assert not recording["encoder"][0].requires_grad

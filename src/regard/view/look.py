@@ -173,13 +173,12 @@ def seen(
     if not log_p.isfinite().all():
         raise ModelError("the model's logits are NaN or infinite: its weights are damaged")
     weights = {
-        kind: torch.stack([layer[0].float().cpu() for layer in recording.layers(kind)]).numpy()
-        for kind in network.attentions()
+        kind: torch.stack([layer[0].float().cpu() for layer in layers.values()]).numpy()
+        for kind, layers in recording.items()
     }
-    shown = _by_words if by_words else _by_pieces
-    source_texts, sources = shown(tokenizer, source, "source")
-    read_texts, reads = shown(tokenizer, read, "target")
-    written_texts, writtens = shown(tokenizer, written, "target")
+    source_texts, sources = _places(tokenizer, source, "source", by_words)
+    read_texts, reads = _places(tokenizer, read, "target", by_words)
+    written_texts, writtens = _places(tokenizer, written, "target", by_words)
     places = {
         "encoder": (sources, sources),
         "decoder": (reads, reads),
@@ -211,14 +210,12 @@ def _encoded(model: Model, text: str, side: SideName, longest: int) -> list[int]
     return pieces
 
 
-def _by_pieces(
-    tokenizer: AnyTokenizer, ids: Sequence[int], side: SideName
+def _places(
+    tokenizer: AnyTokenizer, ids: Sequence[int], side: SideName, by_words: bool
 ) -> tuple[tuple[str, ...], Words]:
-    return tuple(labels(tokenizer.names(ids, side))), [[place] for place in range(len(ids))]
-
-
-def _by_words(
-    tokenizer: AnyTokenizer, ids: Sequence[int], side: SideName
-) -> tuple[tuple[str, ...], Words]:
-    groups = words(tokenizer.names(ids, side))
+    """The label of each position to show, a word or a piece, and the pieces that belong to it."""
+    names = tokenizer.names(ids, side)
+    if not by_words:
+        return tuple(labels(names)), [[place] for place in range(len(ids))]
+    groups = words(names)
     return tuple(word_labels(tokenizer, ids, side, groups)), groups

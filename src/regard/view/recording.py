@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
 import torch
@@ -22,18 +21,11 @@ KINDS: tuple[AttentionKind, ...] = get_args(AttentionKind)
 """The kinds of attention, in the order of Figure 1."""
 
 
-@dataclass
-class Recording:
-    """The attention weights of each layer in the model's last pass; layers are numbered from 0."""
+Recording = dict[AttentionKind, dict[int, Float[Tensor, "rows heads queries keys"]]]
+"""The attention weights in the model's last pass, for each kind that the model has, by layer.
 
-    encoder: dict[int, Float[Tensor, "rows heads source source"]] = field(default_factory=dict)
-    decoder: dict[int, Float[Tensor, "rows heads target target"]] = field(default_factory=dict)
-    cross: dict[int, Float[Tensor, "rows heads target source"]] = field(default_factory=dict)
-
-    def layers(self, kind: AttentionKind) -> list[Tensor]:
-        """The weights of one kind of attention, from the first layer to the last."""
-        found: dict[int, Tensor] = getattr(self, kind)
-        return [found[layer] for layer in sorted(found)]
+Layers are numbered from 0, and are in the order in which the model computes them.
+"""
 
 
 @contextmanager
@@ -42,14 +34,15 @@ def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
 
         with record_attention(model) as recording:
             model(source, target)
-        recording.layers("cross")
+        recording["cross"][0]  # of the decoder's first layer
 
     The model's weights may be in a layout for inference.
     """
-    recording = Recording()
+    attentions = model.attentions()
+    recording: Recording = {kind: {} for kind in attentions}
     modules = [
-        (getattr(recording, kind), layer, module)
-        for kind, layers in model.attentions().items()
+        (recording[kind], layer, module)
+        for kind, layers in attentions.items()
         for layer, module in enumerate(layers)
     ]
     before, within_another = [module.by for _, _, module in modules], "whole_rows" in vars(model)
