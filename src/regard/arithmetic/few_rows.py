@@ -90,7 +90,8 @@ class FewRows:
         products, output = model.by.products, (model.output_matrix,)
         self.by = OneCoreInference(products, model.by.keep_in)
         """An arithmetic with loops, by which a search ranks and chooses hypotheses."""
-        self._memory = _in_order(products, _matrices_of_memory(model.decoder))
+        crossing = (layer.cross_attention for layer in model.decoder)
+        self._memory = _in_order(products, [(module.W_k, module.W_v) for module in crossing])
         self._of_encoder = _in_order(products, _matrices(model.encoder))
         self._of_decoder = _in_order(products, _matrices(model.decoder))
         # With weights in 8 bits, `model.logits` would round the states, too, so a loop is used.
@@ -183,12 +184,6 @@ def _matrices(layers: Iterable[Any]) -> Iterator[_Part]:
         yield (layer.feed_forward.W_1,)
         yield (layer.feed_forward.W_2,)
         yield (layer.add_norm_2 if cross is None else layer.add_norm_3).norm
-
-
-def _matrices_of_memory(layers: Iterable[Any]) -> Iterator[_Part]:
-    """The matrices that project keys and values from the encoder's output."""
-    for layer in layers:
-        yield layer.cross_attention.W_k, layer.cross_attention.W_v
 
 
 def _in_order(
