@@ -154,11 +154,9 @@ def choose(
     return best
 
 
-def for_several_times(
-    corpus: ParallelText, minutes: float, asked: tuple[str, ...] = (), measure: Speed | None = None
-) -> list[Choice]:
+def for_several_times(corpus: ParallelText, minutes: float, asked: tuple[str, ...]) -> list[Choice]:
     """The choices for `minutes` and for BUDGETS, shortest first; each model is timed once."""
-    timed = cache(measure or tokens_per_second)
+    timed = cache(tokens_per_second)
     return [choose(corpus, each, timed, asked) for each in sorted({minutes, *BUDGETS})]
 
 

@@ -13,14 +13,13 @@ ENGINES = ("ctranslate2", "onnx")
 """The programs that can compute an exported model in place of regard."""
 
 
-def load_exported(directory: str | Path, engine: str, threads: int = 0) -> EngineTranslator:
-    """Open an exported directory for translation.
+def load_exported(directory: str | Path, engine: str) -> EngineTranslator:
+    """Open an exported directory for translation; the engine uses as many threads as PyTorch.
 
-    If `threads` is 0, the engine uses as many threads as PyTorch. Raises RecipeError for an unknown
-    engine, MissingExtra if the engine is not installed, and ModelError if the directory was not
-    exported for the engine.
+    Raises RecipeError for an unknown engine, MissingExtra if the engine is not installed, and
+    ModelError if the directory was not exported for the engine.
     """
-    threads = threads or torch.get_num_threads()
+    threads = torch.get_num_threads()
     if engine == "ctranslate2":
         from regard.engines.with_ctranslate2 import load_ctranslate2
 
