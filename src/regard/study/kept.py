@@ -77,25 +77,18 @@ def do_all(
     for i, ((part, seed), numbers) in enumerate(found.items(), 1):
         heard(Finished(part, seed, numbers, i, len(tasks)))
     left = [task for task in tasks if (task.part, task.seed) not in found]
-    todo = _most_work_first(left)
+    left.sort(key=lambda task: -task.cost)
     job = _Job(out, os.getpid(), after)
-    with Workers(min(jobs, len(todo)), "--jobs") as workers:
-        while todo:
-            left = []
+    with Workers(min(jobs, len(left)), "--jobs") as workers:
+        while todo := left:
             for task, new in workers.unordered(job, todo):
-                if new is None:
-                    left.append(task)
-                    continue
-                found[task.part, task.seed] = new
-                heard(Finished(task.part, task.seed, new, len(found), len(tasks)))
+                if new is not None:
+                    found[task.part, task.seed] = new
+                    heard(Finished(task.part, task.seed, new, len(found), len(tasks)))
+            left = [task for task in todo if (task.part, task.seed) not in found]
             if len(left) == len(todo):
                 sleep(WAIT)
-            todo = _most_work_first(left)
     return found
-
-
-def _most_work_first(tasks: Sequence[Task]) -> list[Task]:
-    return sorted(tasks, key=lambda task: -task.cost)
 
 
 def finished(tasks: Sequence[Task], out: Path) -> Figures:
