@@ -1,6 +1,7 @@
 """The outcome of claims as Markdown, as JSON, and in the rows of the documentation."""
 
 import json
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from regard.claims.parts import Evidence, Size
 from regard.claims.registry import CLAIMS
-from regard.claims.tables import Outcome, filled, markdown, marked, result_json
+from regard.claims.tables import Outcome, filled, markdown, result_json
 from regard.study.verdicts import ENGLISH, KOREAN, Judgement
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -56,6 +57,11 @@ def test_marked_rows_are_filled_in() -> None:
     assert marked(page) == [("mask", "decoding")]
     unknown = filled(page.replace("decoding", "unmeasured"), result, ENGLISH)
     assert unknown == "text\n| 마스크 | <!-- mask/unmeasured --> – | – |\n"
+
+
+def marked(page: str) -> list[tuple[str, str]]:
+    """The claim and the finding of each marked row of a page."""
+    return re.findall(r"<!-- ([\w-]+)/([\w.-]+) -->", page)
 
 
 def all_statements() -> dict[tuple[str, str], str]:

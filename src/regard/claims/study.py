@@ -47,11 +47,7 @@ def try_claims(
     left = {task.part for task in tasks if (task.part, task.seed) not in done}
     if any(isinstance(parts[name], Trained) for name in left):
         prepare_corpora(out, size)
-    outcomes = judged(claims, Evidence(do_all(tasks, out, jobs=jobs, heard=heard), seeds))
+    evidence = Evidence(do_all(tasks, out, jobs=jobs, heard=heard), seeds)
+    outcomes = [Outcome(claim, tuple(claim.judge(evidence))) for claim in claims]
     write_file(out / "result.json", json.dumps(result_json(outcomes, seeds, size), indent=1) + "\n")
     return outcomes
-
-
-def judged(claims: Sequence[Claim], evidence: Evidence) -> list[Outcome]:
-    """The outcome of each claim, judged by the numbers of its parts."""
-    return [Outcome(claim, tuple(claim.judge(evidence))) for claim in claims]

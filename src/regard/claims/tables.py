@@ -101,8 +101,3 @@ def filled(page: str, result: Mapping[str, Any], words: Mapping[Judgement, str])
         return f"{match[1]} {figures} | {words[Judgement(finding['verdict'])]} |"
 
     return _MARKED.sub(row, page)
-
-
-def marked(page: str) -> list[tuple[str, str]]:
-    """The claim and the finding of each marked row of a page."""
-    return [(match[2], match[3]) for match in _MARKED.finditer(page)]
