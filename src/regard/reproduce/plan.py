@@ -41,8 +41,7 @@ class PlannedRow:
     @property
     def p100_hours(self) -> float:
         """Hours on the eight P100 of §5.2, at the speed that the paper's base model had there."""
-        base = _flop_of(BASE, BASE.tokenizer.vocabulary)
-        return BASE_TIME.hours * self.flop / base
+        return BASE_TIME.hours * self.flop / _flop_of(BASE)
 
 
 def planned_rows(
@@ -64,16 +63,16 @@ def planned_rows(
 
 
 def _planned(name: str, trainings: int, recipe: Recipe, speed: float) -> PlannedRow:
-    vocabulary = recipe.tokenizer.vocabulary
-    count, operations = parameters(recipe.model, vocabulary), _flop_of(recipe, vocabulary)
+    count = parameters(recipe.model, recipe.tokenizer.vocabulary)
+    operations = _flop_of(recipe)
     disk = count * (_CHECKPOINT * recipe.training.keep + _MODEL)
     steps = recipe.training.steps
     return PlannedRow(name, trainings, count, steps, operations, operations / speed, disk)
 
 
-def _flop_of(recipe: Recipe, vocabulary: int) -> float:
+def _flop_of(recipe: Recipe) -> float:
     """The operations of a run whose batches are nine tenths full."""
-    data, training = recipe.data, recipe.training
+    data, training, vocabulary = recipe.data, recipe.training, recipe.tokenizer.vocabulary
     tokens = 0.9 * min(data.source_tokens, data.target_tokens) * training.accumulate
     of_a_pair = sum(flop(recipe.model, vocabulary, [SENTENCE], [SENTENCE]))
     return training.steps * training.passes * of_a_pair * tokens / SENTENCE
