@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -89,13 +89,16 @@ def _engine(service: Service, request: Request, query: Query) -> Engine:
     return engine
 
 
-def _job(
+@asynccontextmanager
+async def _job(
     service: Service,
     request: Request,
     engine: Engine,
     query: Query,
     on_partial: Callable[[int, str], object] | None = None,
-) -> Any:
+) -> AsyncIterator[Job]:
+    """A context that translates a text; refuses to return the attention of several sentences."""
+
     def ask(number: int, sentence: str) -> SentenceRequest:
         return SentenceRequest(
             sentence,
@@ -105,7 +108,11 @@ def _job(
             query.attention,
         )
 
-    return service.jobs(request, [(engine, query.text)], is_html=query.format == "html", ask=ask)
+    texts, is_html = [(engine, query.text)], query.format == "html"
+    async with service.jobs(request, texts, is_html=is_html, ask=ask) as (job,):
+        if query.attention and len(job.futures) > 1:
+            raise HTTPException(400, "Invalid request: attention: give one sentence at a time")
+        yield job
 
 
 async def _made(query: Query, make: Callable[[], _Made]) -> _Made:
@@ -114,8 +121,7 @@ async def _made(query: Query, make: Callable[[], _Made]) -> _Made:
 
 
 async def _answer(service: Service, request: Request, engine: Engine, query: Query) -> str:
-    async with _job(service, request, engine, query) as (job,):
-        _refuse_several(job, query)
+    async with _job(service, request, engine, query) as job:
         renderings = [rendering async for rendering in job.renderings()]
 
         def whole() -> str:
@@ -128,8 +134,7 @@ async def _answer(service: Service, request: Request, engine: Engine, query: Que
 
 
 async def _page(service: Service, request: Request, engine: Engine, query: Query) -> str:
-    async with _job(service, request, engine, query) as (job,):
-        _refuse_several(job, query)
+    async with _job(service, request, engine, query) as job:
         found = [rendering.look async for rendering in job.renderings()]
         if not found or found[0] is None:
             raise HTTPException(
@@ -180,8 +185,7 @@ async def _steps(
 ) -> AsyncGenerator[str, None]:
     progress = _Progress()
     on_partial = progress.put if query.partial else None
-    async with _job(service, request, engine, query, on_partial) as (job,):
-        _refuse_several(job, query)
+    async with _job(service, request, engine, query, on_partial) as job:
         for future in job.futures:
             future.add_done_callback(progress.wake)
         done: list[TranslatedSentence] = []
@@ -225,12 +229,6 @@ class _Progress:
         await self._event.wait()
         self._event.clear()
         return [(number, self._latest.pop(number)) for number in sorted(self._latest)]
-
-
-def _refuse_several(job: Job, query: Query) -> None:
-    if query.attention and len(job.futures) > 1:
-        problem = "Invalid request: attention: give one sentence at a time"
-        raise HTTPException(400, problem)
 
 
 def _event(kind: str, content: Answer | TranslatedSentence | dict[str, Any]) -> str:
