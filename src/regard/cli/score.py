@@ -232,26 +232,24 @@ def _texts(
 
 
 def _show_compared(
-    names: list[str],
-    compared: "tuple[list[dict[str, Figure]], dict[str, str]]",
-    as_json: bool,
+    names: list[str], compared: "dict[str, tuple[list[Figure], str]]", as_json: bool
 ) -> None:
     from dataclasses import asdict
 
     from regard.cli.bleu_report import figure_line
 
-    systems, signatures = compared
     if as_json:
+        signatures = {field: signature for field, (_, signature) in compared.items()}
         shown = [
-            {"name": name} | {field: asdict(one) for field, one in found.items()}
-            for name, found in zip(names, systems, strict=True)
+            {"name": name} | {field: asdict(figures[i]) for field, (figures, _) in compared.items()}
+            for i, name in enumerate(names)
         ]
         typer.echo(json.dumps({"systems": shown, "signatures": signatures}))
         return
-    for field, metric in _METRICS.items():
-        typer.echo(f"{metric:<5} {signatures[field]}")
-        for name, found in zip(names, systems, strict=True):
-            typer.echo(figure_line(found[field], name))
+    for field, (figures, signature) in compared.items():
+        typer.echo(f"{_METRICS[field]:<5} {signature}")
+        for name, figure in zip(names, figures, strict=True):
+            typer.echo(figure_line(figure, name))
 
 
 def _score_by_model(

@@ -47,7 +47,7 @@ def score_translations(
     lengths differ or there is nothing to score, and MissingExtra if the tokenizer is not installed.
     """
     _refuse_misaligned(hypotheses, references)
-    metrics = {"bleu": _bleu(tokenizer), "chrf": CHRF(), "ter": TER()}
+    metrics = _metrics(tokenizer)
     values = {
         name: float(metric.corpus_score(hypotheses, references).score)
         for name, metric in metrics.items()
@@ -78,20 +78,15 @@ def compare_translations(
     systems: Sequence[Sequence[str]],
     references: Sequence[Sequence[str]],
     tokenizer: BleuTokenizer = "13a",
-) -> tuple[list[dict[str, Figure]], dict[str, str]]:
-    """The bleu, chrf and ter of each system, with intervals, and sacreBLEU's signature by score.
+) -> dict[str, tuple[list[Figure], str]]:
+    """For each of bleu, chrf and ter: the figure of each system, and sacreBLEU's signature.
 
     Each system is compared with the first one. Samples are drawn from a fixed seed, unless
     SACREBLEU_SEED is in the environment. Raises the same errors as `score_translations`, and
     DataError for a SACREBLEU_SEED that is no seed.
     """
-    metrics: dict[str, Metric] = {"bleu": _bleu(tokenizer), "chrf": CHRF(), "ter": TER()}
-    columns = {field: compare_by(metric, systems, references) for field, metric in metrics.items()}
-    found = [
-        {field: figures[number] for field, (figures, _) in columns.items()}
-        for number in range(len(systems))
-    ]
-    return found, {field: signature for field, (_, signature) in columns.items()}
+    metrics = _metrics(tokenizer)
+    return {name: compare_by(metric, systems, references) for name, metric in metrics.items()}
 
 
 def compare_by(
@@ -176,6 +171,10 @@ def bleu(
 def refuse_missing(tokenizer: BleuTokenizer) -> None:
     """Raise MissingExtra if the tokenizer is not installed."""
     _bleu(tokenizer)
+
+
+def _metrics(tokenizer: BleuTokenizer) -> dict[str, Metric]:
+    return {"bleu": _bleu(tokenizer), "chrf": CHRF(), "ter": TER()}
 
 
 def _bleu(tokenizer: BleuTokenizer, *, force: bool = False) -> BLEU:
