@@ -13,7 +13,6 @@ from regard.errors import RegardError
 if TYPE_CHECKING:
     from regard.departures.case import Departure, Facts, Finding
     from regard.departures.distance import Distance
-    from regard.departures.usual import FieldDifference, Usual
     from regard.recipe import Recipe
 
 _HEADINGS = {
@@ -168,14 +167,10 @@ def _show_usual(recipe: "Recipe", code_base: str, as_json: bool) -> None:
         }
         typer.echo(json.dumps(shown, ensure_ascii=False))
         return
-    _print_usual(usual, fields)
-
-
-def _print_usual(usual: "Usual", fields: "list[FieldDifference]") -> None:
     typer.echo(f"Compared with {usual.name} ({usual.source}).")
-    shown = [(one.field, json.dumps(one.theirs), json.dumps(one.ours)) for one in fields]
-    typer.echo(f"\nFields of the recipe that differ ({len(shown)})")
-    _print_rows(shown)
+    rows = [(one.field, json.dumps(one.theirs), json.dumps(one.ours)) for one in fields]
+    typer.echo(f"\nFields of the recipe that differ ({len(rows)})")
+    _print_rows(rows)
     typer.echo(f"\nWhat no field says ({len(usual.beyond)})")
     _print_rows(usual.beyond)
 
