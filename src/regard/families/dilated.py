@@ -72,15 +72,6 @@ class DilatedBlock(Computing):
         y = self.by.linear(F.relu(self.norms[2](convolved)), self.W_2)
         return x + self.dropped(y, self.dropout)
 
-    def step(
-        self,
-        x: Float[Tensor, "sentences beams d"],
-        past: Float[Tensor, "sentences beams reach inner"],
-    ) -> tuple[Tensor, Tensor]:
-        """The block's output at one more position, and the block's past after this position."""
-        convolved, past = self.convolution.step(self.narrowed(x), past)
-        return self.widened(x, convolved), past
-
 
 class DilatedModel(EncoderDecoder):
     """A dilated encoder and decoder in the recipe's sizes; a layer is a residual block."""
@@ -144,7 +135,8 @@ class DilatedModel(EncoderDecoder):
         if state.length < memory.shape[1]:
             y = y + memory[:, state.length, None]
         for block, before in zip(self.decoder, state.past, strict=True):
-            y, after = block.step(y, before)
+            convolved, after = block.convolution.step(block.narrowed(y), before)
+            y = block.widened(y, convolved)
             past.append(after)
         return self.logits(self._last(y).flatten(0, 1)), state.after(past)
 
