@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -123,6 +123,18 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     by_name = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in parameters]
     vars(run)["__signature__"] = inspect.Signature(by_name)
     return run
+
+
+def refuse_engine(models: Sequence[Path], precision: str, exact: bool | None) -> None:
+    """Raise RecipeError for what does not go with --engine: several models, and some options."""
+    given = {
+        "several models": len(models) > 1,
+        f"--precision {precision}": precision != "fp32",  # regard export chooses the precision
+        "--exact": bool(exact),
+    }
+    for option, found in given.items():
+        if found:
+            raise RecipeError(f"--engine does not go with {option}: leave out one of the two")
 
 
 def training_files(text: TextOptions, trees: TreeOptions, mix: str | None) -> "TrainingFiles":

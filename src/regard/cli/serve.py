@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.engines import refuse_engine
-from regard.cli.options import BeamOption, EngineOption, PrecisionOption
+from regard.cli.options import BeamOption, EngineOption, PrecisionOption, refuse_engine
 from regard.errors import MissingExtra, RecipeError
 
 if TYPE_CHECKING:

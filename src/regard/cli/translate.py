@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.bulk import after_the_first, translate_file
-from regard.cli.engines import refuse_engine
 from regard.cli.options import (
     BeamOption,
     EngineOption,
@@ -19,6 +18,7 @@ from regard.cli.options import (
     PrecisionOption,
     ThreadsOption,
     WindowOption,
+    refuse_engine,
 )
 from regard.errors import RecipeError
 
