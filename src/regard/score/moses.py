@@ -115,12 +115,14 @@ def _separating(language: str) -> _Rules:
     several blanks in a row by one.
     """
     inside = {"fi": ":", "sv": ":", "ca": "·"}.get(language, "")
-    return (
-        *_compiled((rf"[^\p{{Alphabetic}}\p{{Nd}}{_BLANKS}.'`,\-{inside}]", r" \g<0> ")),
-        *_compiled(*_INSIDE_WORDS.get(language, ())),
-        *_compiled((r"\.{2,}", r" \g<0> ")),
-        *_compiled((r"(\P{N}),", r"\1 , "), (r",(\P{N})", r" , \1"), (r"(\p{N}),$", r"\1 ,")),
-        *_compiled(*_APOSTROPHES.get(language, [("'", " ' ")])),
+    return _compiled(
+        (rf"[^\p{{Alphabetic}}\p{{Nd}}{_BLANKS}.'`,\-{inside}]", r" \g<0> "),
+        *_INSIDE_WORDS.get(language, ()),
+        (r"\.{2,}", r" \g<0> "),
+        (r"(\P{N}),", r"\1 , "),
+        (r",(\P{N})", r" , \1"),
+        (r"(\p{N}),$", r"\1 ,"),
+        *_APOSTROPHES.get(language, [("'", " ' ")]),
     )
 
 
