@@ -70,16 +70,12 @@ _KOREAN = _Words(
 def write_report(
     path: Path, scale: Scale, command: str, tables: Mapping[str, GrowingTable]
 ) -> None:
-    """Write the page to `path`: in Korean if the file's name ends in .ko.md, else in English.
+    """Write a page: the paper's sentences about its tables, with verdicts; then the tables.
 
-    `command` is the command that made the tables, without --report.
+    The page is in Korean if the name of the file `path` ends in .ko.md, else in English. `command`
+    is the command that made the tables, without --report.
     """
     words = _KOREAN if path.name.endswith(".ko.md") else _ENGLISH
-    write_file(path, report(words, scale, command, tables))
-
-
-def report(words: _Words, scale: Scale, command: str, tables: Mapping[str, GrowingTable]) -> str:
-    """The page: the paper's sentences about its tables, with verdicts; then the tables."""
     text = scale.korean if words is _KOREAN else scale.text
     names = {"command": command, "scale": scale.name, "text": text}
     learned = words.learned if scale.name == "paper" else words.learned_smaller
@@ -96,7 +92,7 @@ def report(words: _Words, scale: Scale, command: str, tables: Mapping[str, Growi
         f"## {words.tables}\n",
         *(_section(table) for table in tables.values()),
     ]
-    return "\n".join(parts)
+    write_file(path, "\n".join(parts))
 
 
 def _told(words: _Words, sentence: Sentence, effect: Effect | None) -> tuple[str, ...]:

@@ -101,7 +101,8 @@ def train_row(run: Path, data: Path, recipe: Recipe) -> Measured:
     result = json.loads((run / "result.json").read_text("utf-8"))
     last = result["last_validation"]
     numbers = {name: last[name] for name in ("perplexity", "accuracy", _score(recipe))}
-    return {**numbers, "steps": result["step"], "seconds": result["seconds"], **_cost(result)}
+    cost = {name: result["cost"][name] for name in ("counted_flop", "estimated_flop")}
+    return {**numbers, "steps": result["step"], "seconds": result["seconds"], **cost}
 
 
 def diverged_figures(recipe: Recipe) -> Measured:
@@ -112,10 +113,6 @@ def diverged_figures(recipe: Recipe) -> Measured:
 
 def _score(recipe: Recipe) -> str:
     return "f1" if recipe.task.output == "trees" else "bleu"
-
-
-def _cost(result: dict[str, Any]) -> Measured:
-    return {name: result["cost"][name] for name in ("counted_flop", "estimated_flop")}
 
 
 def state_of(out: Path, row: str, found: Mapping[int, object], steps: int) -> str:

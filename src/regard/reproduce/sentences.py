@@ -87,6 +87,8 @@ _FASTER = (
     "For translation tasks, the Transformer can be trained significantly faster than architectures "
     "based on recurrent or convolutional layers."
 )
+_FAMILIES = {"recurrent": "순환", "convolutional": "합성곱", "dilated": "팽창 합성곱"}
+"""The Korean names of the other families, by their rows of Table 2."""
 PAPER_SENTENCES = (
     _table_3(_SINGLE, "8 heads have a higher BLEU than one", "헤드 8개의 BLEU가 1개보다 높다",
              ("base", "A1")),
@@ -121,14 +123,12 @@ PAPER_SENTENCES = (
                  f"higher than that of the {row} model",
                  f"같은 스텝 수만큼 학습하면 트랜스포머의 BLEU가 {name} 모델보다 높다", "base", row,
                  "bleu_13a")
-        for row, name in (("recurrent", "순환"), ("convolutional", "합성곱"),
-                          ("dilated", "팽창 합성곱"))
+        for row, name in _FAMILIES.items()
     ),
     *(
         Sentence("table2", "7", _FASTER, f"the {row} model takes more operations to train",
                  f"{name} 모델을 학습하는 데 연산이 더 많이 든다", row, "base", "counted_flop")
-        for row, name in (("recurrent", "순환"), ("convolutional", "합성곱"),
-                          ("dilated", "팽창 합성곱"))
+        for row, name in _FAMILIES.items()
     ),
 )  # fmt: skip
 """The sentences of §5.4, §6.2 and §7 that the tables can test."""
