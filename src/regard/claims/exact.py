@@ -43,7 +43,8 @@ def _variances(evidence: Evidence) -> list[Statement]:
         figures = evidence.figures_of(
             "dot-products", {f"d_k {d}": f"{name}_{d}" for d in WIDTHS}, 3
         )
-        worst = tuple(max(each, key=lambda v: abs(v - 1)) for each in _by_seed(figures))
+        by_seed = zip(*(figure.values for figure in figures), strict=True)
+        worst = [max(each, key=lambda v: abs(v - 1)) for each in by_seed]
         verdict = judge_alike(worst, [1.0] * len(worst), 0.05)
         statement = f"variance / d_k of dot products is 1; components: {name}"
         found.append(Statement(name, statement, figures, verdict))
@@ -53,10 +54,6 @@ def _variances(evidence: Evidence) -> list[Statement]:
         statement = f"it is 1 for q and k of an untrained base model, too; initial values: {values}"
         found.append(Statement(name, statement, (Quantity("d_k 64", initial, 3),), verdict))
     return found
-
-
-def _by_seed(figures: tuple[Quantity, ...]) -> list[tuple[float, ...]]:
-    return list(zip(*(figure.values for figure in figures), strict=True))
 
 
 def _gradients(evidence: Evidence) -> list[Statement]:
