@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any, cast, get_args
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention import attention
@@ -21,10 +20,11 @@ KINDS: tuple[AttentionKind, ...] = get_args(AttentionKind)
 """The kinds of attention, in the order of Figure 1."""
 
 
-Recording = dict[AttentionKind, dict[int, Float[Tensor, "rows heads queries keys"]]]
+Recording = dict[AttentionKind, dict[int, Tensor]]
 """The attention weights in the model's last pass, for each kind that the model has, by layer.
 
-Layers are numbered from 0, and are in the order in which the model computes them.
+Weights are [rows, heads, queries, keys]. Layers are numbered from 0, and are in the order in which
+the model computes them.
 """
 
 
