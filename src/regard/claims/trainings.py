@@ -18,7 +18,6 @@ from regard.files.locks import locked
 from regard.files.whole import refuse_filled, write_file
 from regard.loss import perplexity
 from regard.measure.validation import loss_and_accuracy
-from regard.recipe import Recipe
 from regard.run.journal import read_journal
 from regard.run.model_directory import Model, open_model
 from regard.score.bleu import bleu
@@ -52,7 +51,7 @@ class Trained:
     def run(self, seed: int, out: Path, size: Size) -> Measured:
         """Train the model in a run directory under `out`, and measure it."""
         recipe = training_recipe(self.name, seed, size.steps)
-        run, data = out / "runs" / f"{self.name}-{seed}", data_of(recipe, out)
+        run, data = out / "runs" / f"{self.name}-{seed}", out / f"data-{recipe.data.max_length}"
         try:
             train(out=run, data=data, recipe=recipe)
         except Diverged:
@@ -60,16 +59,12 @@ class Trained:
         return measured(run, data, size.tested)
 
 
-def data_of(recipe: Recipe, out: Path) -> Path:
-    """The directory to which `prepare_corpora` writes the data of a recipe."""
-    return out / f"data-{recipe.data.max_length}"
-
-
 def prepare_corpora(out: Path, size: Size) -> None:
     """Write the built-in corpus in `out`; prepare it twice, with and without long sentences.
 
-    Files of an earlier call are not changed, and one process writes at a time. Raises DataError if
-    `out` was begun with another size, or has files in its folder corpus that no earlier call wrote.
+    The data for recipes with a `data.max_length` of N is in `out`/data-N. Files of an earlier call
+    are not changed, and one process writes at a time. Raises DataError if `out` was begun with
+    another size, or has files in its folder corpus that no earlier call wrote.
     """
     with locked(out / ".prepare.lock"):
         _prepare(out, size)
