@@ -111,10 +111,8 @@ def _added(name: str) -> str:
     from regard.recipe import Recipe
 
     text = ""
-    sections: dict[str, Any] = {
-        name: field.annotation for name, field in Recipe.model_fields.items()
-    }
-    for section, kind in sections.items():
+    for section, its in Recipe.model_fields.items():
+        kind: Any = its.annotation
         text += f"\n## [{section}]\n\n"
         for key, field in kind.model_fields.items():
             said = " ".join((field.description or "").split())

@@ -63,13 +63,9 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _size(found: dict[str, Any]) -> str:
-    megabytes = f"{found['bytes'] / 2**20:,.1f} MiB on disk"
     count = found["parameters"]
-    return (
-        f"those of {found['provenance']['exported']}, {megabytes}"
-        if count is None
-        else (f"{count:,}, {megabytes}")
-    )
+    shown = f"those of {found['provenance']['exported']}" if count is None else f"{count:,}"
+    return f"{shown}, {found['bytes'] / 2**20:,.1f} MiB on disk"
 
 
 def _short(value: Any) -> str:

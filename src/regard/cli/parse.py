@@ -80,7 +80,8 @@ def parse(
 
     form = _Form(pretty, draw, as_json, write_silver)
     form.refuse_unfit()
-    _refuse_file(svg)
+    if svg is not None and svg.exists() and not svg.is_dir():
+        raise RecipeError(f"--svg {svg}: is a file: name a folder")
     split = by_blanks if tokenised else treebank_words()
     parser = _opened(model, precision, beam, threads)
     if str(input) == "-" and sys.stdin.isatty():
@@ -130,11 +131,6 @@ class _Form:
             columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
             return drawn(tree, columns)
         return penn.pretty(in_treebank(tree)) if self.pretty else treebank_line(tree)
-
-
-def _refuse_file(svg: Path | None) -> None:
-    if svg is not None and svg.exists() and not svg.is_dir():
-        raise RecipeError(f"--svg {svg}: is a file: name a folder")
 
 
 def _opened(model: Path, precision: str, beam: int | None, threads: int) -> "Parser":

@@ -205,8 +205,7 @@ def _opened(
     precision = settled(precision)
     set_threads(threads)
     keep_freed_memory()
-    translator = load(*models, precision=precision, exact=exact)
-    return translator, precision
+    return load(*models, precision=precision, exact=exact), precision
 
 
 def _set_search(
