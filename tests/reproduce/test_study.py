@@ -144,6 +144,14 @@ def test_a_table_of_another_command_stays_on_the_page(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "table2.json").read_text("utf-8"))["seeds"] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("content", ["{", "[]", '{"seeds": null}', "{}"])
+def test_a_damaged_table_of_another_command_is_written_again(tmp_path: Path, content: str) -> None:
+    study = Study(TINY, tmp_path, (1, 2))
+    (tmp_path / "table3.json").write_text(content)
+    write_tables(study, [], lambda: [TABLE_3_EXPERIMENT])
+    assert json.loads((tmp_path / "table3.json").read_text("utf-8"))["seeds"] == [1, 2]
+
+
 def test_a_row_that_diverges_guesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def diverge(**_: object) -> None:
         raise Diverged("step 1: the loss is nan")

@@ -98,7 +98,7 @@ def _as_written(study: Study, one: Experiment) -> Study:
     try:
         written = json.loads((study.out / f"{one.name}.json").read_text("utf-8"))
         return replace(study, seeds=tuple(written["seeds"]))
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return study
 
 
