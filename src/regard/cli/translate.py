@@ -104,9 +104,8 @@ def translate(
     An empty line gives an empty line. With --n-best, each sentence gives up to that many lines, the
     best first, in the format of Moses: number from 0 ||| translation ||| score.
 
-    If a translation repeats words, echoes the source or stops early, there is a second search with
-    a wider beam and without repetition. Translations that still look wrong are counted at the end,
-    and marked in --json. With --no-retry, there is only the search of the paper.
+    A translation that repeats words, echoes the source or stops early is searched for again, with a
+    wider beam. Those that still look wrong are counted; --json marks them. --no-retry searches once.
 
     Several models translate together by the mean of their probabilities, with beam and alpha of the
     first model. They must have the same tokenizer, as runs on the same prepared data have.
@@ -114,9 +113,8 @@ def translate(
     With --out, the input is checked, then translated in blocks by as many processes as torchrun
     starts; finished blocks are kept.
 
-    With --exact, a sentence's translation and score are the same to the last bit, whatever else is
-    translated, in any order, by any number of threads. In fp32 they are the same anyway if the
-    processor's kernels allow it; --exact tests whether they do.
+    With --exact, no other line and no number of threads changes a bit of a translation or its score.
+    In fp32 this holds anyway if the processor's kernels allow it; --exact tests whether they do.
 
     With --engine, CTranslate2 or ONNX Runtime computes a model of `regard export`.
 
