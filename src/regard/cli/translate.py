@@ -105,7 +105,7 @@ def translate(
     best first, in the format of Moses: number from 0 ||| translation ||| score.
 
     A translation that repeats words, echoes the source or stops early is searched for again, with a
-    wider beam. Those that still look wrong are counted; --json marks them. --no-retry searches once.
+    wider beam. What still looks wrong is counted, and marked in --json. --no-retry searches once.
 
     Several models translate together by the mean of their probabilities, with beam and alpha of the
     first model. They must have the same tokenizer, as runs on the same prepared data have.
@@ -113,7 +113,7 @@ def translate(
     With --out, the input is checked, then translated in blocks by as many processes as torchrun
     starts; finished blocks are kept.
 
-    With --exact, no other line and no number of threads changes a bit of a translation or its score.
+    With --exact, neither other lines nor threads change a bit of a translation or of its score.
     In fp32 this holds anyway if the processor's kernels allow it; --exact tests whether they do.
 
     With --engine, CTranslate2 or ONNX Runtime computes a model of `regard export`.
