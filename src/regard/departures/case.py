@@ -71,18 +71,23 @@ class Finding(NamedTuple):
     """The values in the recipe or the facts; empty if the departure's `ours` has them."""
 
 
-Judge = Callable[[Compared], Finding | None]
-"""A function that judges a case; None means that nothing departs and nothing is left open."""
+class Judge(NamedTuple):
+    """A function that judges a case, and the fields that it looks at."""
+
+    finding: Callable[[Compared], Finding | None]
+    """The function; it returns None if nothing departs and nothing is left open."""
+    fields: tuple[str, ...] = ()
+    """Fields of a recipe, as `section.key`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
     """A question on which the paper, its authors' code and regard may differ."""
 
     name: str
     section: str
     """Sections and tables of the paper."""
-    quote: str
+    quote: str = ""
     """The paper's words; empty if the paper says nothing about the question."""
     theirs: str
     """The behaviour of the authors' code; "later" means its behaviour after June 2017."""
@@ -92,8 +97,11 @@ class Departure:
     tests: tuple[str, ...]
     """Paths of the tests that check what regard does."""
     judge: Judge
-    fields: tuple[str, ...] = ()
-    """The fields of a recipe that `judge` looks at, as `section.key`."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of a recipe that are judged, as `section.key`."""
+        return self.judge.fields
 
 
 def value(recipe: Recipe, field: str) -> Any:
@@ -115,12 +123,12 @@ def all_fields() -> list[str]:
 def as_row(*fields: str) -> Judge:
     """A judge: a case departs if one of the fields differs from the row's."""
 
-    def judge(case: Compared) -> Finding | None:
+    def finding(case: Compared) -> Finding | None:
         if not (changed := case.changed(*fields)):
             return None
         return Finding("departs", values(case.printed, changed), values(case.recipe, changed))
 
-    return judge
+    return Judge(finding, fields)
 
 
 def unstated(*fields: str) -> Judge:
@@ -130,25 +138,23 @@ def unstated(*fields: str) -> Judge:
     recipe has other values; otherwise the finding is "unstated".
     """
 
-    def judge(case: Compared) -> Finding | None:
-        return as_row(*fields)(case) or Finding("unstated", here=values(case.recipe, fields))
+    def finding(case: Compared) -> Finding | None:
+        departs = as_row(*fields).finding(case)
+        return departs or Finding("unstated", here=values(case.recipe, fields))
 
-    return judge
+    return Judge(finding, fields)
 
 
 def unstated_for_parsers(*fields: str) -> Judge:
     """A judge like `unstated` if the row is a parser of §6.3, otherwise like `as_row`."""
-    return lambda case: (unstated if is_parser(case) else as_row)(*fields)(case)
+    of_parser, of_translator = unstated(*fields), as_row(*fields)
+    return Judge(
+        lambda case: (of_parser if is_parser(case) else of_translator).finding(case), fields
+    )
 
 
-def never(case: Compared) -> Finding | None:
-    """A judge that finds nothing: no recipe departs."""
-    return None
-
-
-def departs_if(condition: Callable[[Compared], bool]) -> Judge:
-    """A judge: a case departs if the condition is true; the departure's `ours` says how."""
-    return lambda case: Finding("departs") if condition(case) else None
+NEVER = Judge(lambda case: None)
+"""A judge that finds nothing: no recipe departs."""
 
 
 def is_parser(case: Compared) -> bool:

@@ -1,11 +1,12 @@
 """§5.1: departures from the paper in the data and the batches."""
 
 from regard.departures.case import (
+    NEVER,
     Compared,
     Departure,
     Finding,
+    Judge,
     as_row,
-    never,
     unstated,
     values,
 )
@@ -38,7 +39,7 @@ def _text(case: Compared) -> Finding | None:
 def _sub_words(case: Compared) -> Finding | None:
     wanted, learned = case.printed.tokenizer.vocabulary, case.facts.vocabulary
     if case.changed("tokenizer.kind") or learned in (None, case.recipe.tokenizer.vocabulary):
-        return as_row(*_SUB_WORDS)(case)
+        return as_row(*_SUB_WORDS).finding(case)
     if learned == wanted:
         return None
     return Finding("departs", f"{wanted:,} entries", f"{learned:,} entries")
@@ -76,7 +77,7 @@ def _held_out(case: Compared) -> Finding | None:
     held_out = case.facts.held_out
     if held_out is None:
         here = "whether files are given to validate with"
-        return as_row("data.held_out")(case) or Finding("unseen", here=here)
+        return as_row("data.held_out").finding(case) or Finding("unseen", here=here)
     here = f"{held_out:,} pairs of the training text are held out"
     return Finding("departs", here=here) if held_out else None
 
@@ -98,7 +99,7 @@ DATA = (
         ours="any text; `regard prepare` counts the pairs that it keeps",
         why="a recipe does not name its text",
         tests=("tests/measure/test_facts.py",),
-        judge=_text,
+        judge=Judge(_text),
     ),
     Departure(
         name="sub-words",
@@ -110,13 +111,11 @@ DATA = (
         why="the paper's text says 37,000; the padded number appears only in the parameters of "
         "Table 3",
         tests=("tests/text/test_tokenizer.py", "tests/test_paper.py"),
-        judge=_sub_words,
-        fields=_SUB_WORDS,
+        judge=Judge(_sub_words, _SUB_WORDS),
     ),
     Departure(
         name="cutting text before sub-words",
         section="§5.1",
-        quote="",
         theirs="EN-DE: words of Moses' tokenizer, cleaned and encoded beforehand; EN-FR: pieces "
         "of characters, in text that is cut where letters or digits meet other characters",
         ours="byte-level: sub-words of UTF-8 bytes, without a tokenizer beforehand; the text is "
@@ -136,7 +135,7 @@ DATA = (
         "pieces that match",
         why="as published",
         tests=("tests/text/test_wordpieces.py", "tests/text/test_tokenizer.py"),
-        judge=never,
+        judge=NEVER,
     ),
     Departure(
         name="sample for the sub-words",
@@ -147,19 +146,17 @@ DATA = (
         "characters",
         why="memory and time stay bounded for any text",
         tests=("tests/data/test_prepare.py",),
-        judge=_sample,
+        judge=Judge(_sample),
     ),
     Departure(
         name="longest sentences",
         section="§5.1",
-        quote="",
         theirs="training pairs with a side of more than 256 pieces are dropped; for parsing, of "
         "more than 512",
         ours="the same; the number of dropped pairs is reported",
         why="the authors' code does so",
         tests=("tests/text/test_cleaning.py", "tests/data/test_prepare.py"),
         judge=unstated("data.max_length"),
-        fields=("data.max_length",),
     ),
     Departure(
         name="recombined trees",
@@ -171,12 +168,10 @@ DATA = (
         why="it helps where trees are few ([measured](../experiments/table4/README.md))",
         tests=("tests/trees/test_recombining.py", "tests/data/test_treebank.py"),
         judge=as_row("data.recombined"),
-        fields=("data.recombined",),
     ),
     Departure(
         name="unequal pairs",
         section="§5.1",
-        quote="",
         theirs="the EN-DE text was cleaned beforehand; the code itself drops no pair for unequal "
         "lengths",
         ours="a pair of more than ten characters is dropped, and reported, if one side has more "
@@ -184,28 +179,24 @@ DATA = (
         why="such pairs are hardly ever translations",
         tests=("tests/text/test_cleaning.py", "tests/data/test_prepare.py"),
         judge=unstated("data.max_ratio"),
-        fields=("data.max_ratio",),
     ),
     Departure(
         name="identical pairs",
         section="§5.1",
-        quote="",
         theirs="the code drops no pair",
         ours="all pairs are kept; `data.deduplicate` drops repeated ones",
         why="a small text may repeat itself",
         tests=("tests/data/test_prepare.py",),
         judge=as_row("data.deduplicate"),
-        fields=("data.deduplicate",),
     ),
     Departure(
         name="mixture of texts",
         section="§5.1",
-        quote="",
         theirs="every pair once in an epoch",
         ours="every pair once in an epoch; `--mix` repeats some texts",
         why="a small text of the right field is worth more than a large one of another",
         tests=("tests/data/test_prepare.py", "tests/measure/test_facts.py"),
-        judge=_mix,
+        judge=Judge(_mix),
     ),
     Departure(
         name="development set",
@@ -215,8 +206,7 @@ DATA = (
         ours="the files that the user gives, or else pairs held out of the training text",
         why="a user who has only one text also needs pairs for validation",
         tests=("tests/data/test_prepare.py", "tests/measure/test_facts.py"),
-        judge=_held_out,
-        fields=("data.held_out",),
+        judge=Judge(_held_out, ("data.held_out",)),
     ),
     Departure(
         name="size of a batch",
@@ -227,8 +217,7 @@ DATA = (
         "from `training.accumulate` such batches",
         why="an optimizer step learns from as many tokens as published",
         tests=("tests/data/test_batches.py",),
-        judge=_batch,
-        fields=_BATCH,
+        judge=Judge(_batch, _BATCH),
     ),
     Departure(
         name="batches of similar length",
@@ -240,18 +229,15 @@ DATA = (
         '`data.layout = "grouped"` is as published',
         why="a batch of sentences of one length teaches only that length",
         tests=("tests/data/test_batches.py", "tests/test_transformer.py"),
-        judge=_layout,
-        fields=("data.layout", "data.row_length"),
+        judge=Judge(_layout, ("data.layout", "data.row_length")),
     ),
     Departure(
         name="sub-word dropout",
         section="§5.1",
-        quote="",
         theirs="none",
         ours="none; `data.subword_dropout` skips merges at random",
         why="it is reported to help with small texts; it is off, because no gain was measured here",
         tests=("tests/data/test_subword_dropout.py",),
         judge=as_row("data.subword_dropout"),
-        fields=("data.subword_dropout",),
     ),
 )

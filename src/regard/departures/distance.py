@@ -36,7 +36,7 @@ def departures_of(recipe: Recipe, facts: Facts = NO_FACTS, row: str | None = Non
         raise unknown("row", row, list(PAPER_RECIPES))
     closest = closest_row(recipe)
     case = Compared(recipe, row or closest, facts)
-    judged = ((departure, departure.judge(case)) for departure in DEPARTURES)
+    judged = ((departure, departure.judge.finding(case)) for departure in DEPARTURES)
     return Distance(case.row, closest, tuple((d, found) for d, found in judged if found))
 
 

@@ -1,18 +1,18 @@
 """§3: departures from the paper in the model."""
 
 from regard.departures.case import (
+    NEVER,
     Compared,
     Departure,
     Finding,
+    Judge,
     as_row,
     is_parser,
-    never,
     unstated,
     unstated_for_parsers,
     values,
 )
 
-_PARTS = ("model.layers", "model.decoder_layers")
 _WIDTHS = (
     "model.d_model", "model.d_ff", "model.decoder_d_ff", "model.heads", "model.decoder_heads",
     "model.d_k", "model.d_v",
@@ -22,7 +22,7 @@ _POSITIONS = ("model.positions", "model.max_positions")
 
 
 def _extra_dropout(case: Compared) -> Finding | None:
-    changed = as_row(*_EXTRA_DROPOUT)(case)
+    changed = as_row(*_EXTRA_DROPOUT).finding(case)
     if changed or not is_parser(case):
         return changed
     return Finding("unstated", here=values(case.recipe, ("model.attention_dropout",)))
@@ -31,8 +31,8 @@ def _extra_dropout(case: Compared) -> Finding | None:
 def _positions(case: Compared) -> Finding | None:
     """Judge the positions, and their number if they are learned; sinusoids have no limit."""
     if case.recipe.model.positions != "learned":
-        return as_row("model.positions")(case)
-    if changed := as_row(*_POSITIONS)(case):
+        return as_row("model.positions").finding(case)
+    if changed := as_row(*_POSITIONS).finding(case):
         return changed
     return Finding("unstated", here=values(case.recipe, ("model.max_positions",)))
 
@@ -40,7 +40,7 @@ def _positions(case: Compared) -> Finding | None:
 def _family(case: Compared) -> Finding | None:
     """Judge the family and, in the two families that have kernels, the kernel's width."""
     kernels = case.recipe.model.family in ("convolutional", "dilated")
-    return as_row("model.family", *["model.kernel"] * kernels)(case)
+    return as_row("model.family", *["model.kernel"] * kernels).finding(case)
 
 
 MODEL = (
@@ -58,8 +58,7 @@ MODEL = (
             "tests/families/test_convolutional.py",
             "tests/families/test_dilated.py",
         ),
-        judge=_family,
-        fields=("model.family", "model.kernel"),
+        judge=Judge(_family, ("model.family", "model.kernel")),
     ),
     Departure(
         name="depth",
@@ -70,8 +69,7 @@ MODEL = (
         "Table 3",
         why="a model with a deep encoder and a shallow decoder translates faster",
         tests=("tests/test_paper.py",),
-        judge=as_row(*_PARTS),
-        fields=_PARTS,
+        judge=as_row("model.layers", "model.decoder_layers"),
     ),
     Departure(
         name="widths",
@@ -84,7 +82,6 @@ MODEL = (
         "sides may differ",
         tests=("tests/test_paper.py", "tests/test_transformer.py"),
         judge=as_row(*_WIDTHS),
-        fields=_WIDTHS,
     ),
     Departure(
         name="score of a query and a key",
@@ -95,7 +92,6 @@ MODEL = (
         why="`regard claims` measures the effect of the scaling",
         tests=("tests/test_variants.py",),
         judge=as_row("model.score"),
-        fields=("model.score",),
     ),
     Departure(
         name="restricted self-attention",
@@ -106,7 +102,6 @@ MODEL = (
         why="the paper plans to investigate this restriction, and Table 1 lists it",
         tests=("tests/test_neighbourhood.py",),
         judge=as_row("model.neighbourhood"),
-        fields=("model.neighbourhood",),
     ),
     Departure(
         name="residual connections",
@@ -117,7 +112,6 @@ MODEL = (
         why="`regard claims` measures the effect of the residual connections",
         tests=("tests/test_variants.py",),
         judge=as_row("model.residual"),
-        fields=("model.residual",),
     ),
     Departure(
         name="mask of the decoder",
@@ -128,18 +122,15 @@ MODEL = (
         why="`regard claims` measures the effect of the mask",
         tests=("tests/test_variants.py",),
         judge=as_row("model.causal"),
-        fields=("model.causal",),
     ),
     Departure(
         name="end of the source",
         section="§3.1",
-        quote="",
         theirs="`</s>` ends the source, and is attended to",
         ours="the same; with `model.source_end = false`, no query attends to this `</s>`",
         why="the authors' code does so; in OpenNMT-py, the source has no `</s>`",
         tests=("tests/test_variants.py",),
         judge=unstated("model.source_end"),
-        fields=("model.source_end",),
     ),
     Departure(
         name="order of the normalisation",
@@ -152,18 +143,15 @@ MODEL = (
         why='many models of other programs have these norms; `"pre"` learns without a long warm-up',
         tests=("tests/test_layers.py", "tests/test_variants.py"),
         judge=as_row("model.norm"),
-        fields=("model.norm",),
     ),
     Departure(
         name="epsilon of the normalisation",
         section="§3.1",
-        quote="",
         theirs="1e-6",
         ours="1e-6, unless `model.norm_epsilon` has another value",
         why="the authors' code has 1e-6; PyTorch and models of other programs have 1e-5",
         tests=("tests/test_layers.py", "tests/test_variants.py"),
         judge=unstated("model.norm_epsilon"),
-        fields=("model.norm_epsilon",),
     ),
     Departure(
         name="function of the feed-forward network",
@@ -174,7 +162,6 @@ MODEL = (
         why="models of other programs have these activation functions",
         tests=("tests/test_layers.py", "tests/test_variants.py"),
         judge=as_row("model.activation"),
-        fields=("model.activation",),
     ),
     Departure(
         name="dropout",
@@ -187,7 +174,6 @@ MODEL = (
         why="the paper tuned the parsers' dropout and does not print it",
         tests=("tests/arithmetic/test_equations.py", "tests/test_paper.py"),
         judge=unstated_for_parsers("model.dropout"),
-        fields=("model.dropout",),
     ),
     Departure(
         name="dropout elsewhere",
@@ -199,25 +185,21 @@ MODEL = (
         "(`wsj-semi`), of which 0.1 is a guess",
         why="§6.3 tuned attention dropout for the parsers and does not print it",
         tests=("tests/arithmetic/test_equations.py", "tests/test_paper.py"),
-        judge=_extra_dropout,
-        fields=_EXTRA_DROPOUT,
+        judge=Judge(_extra_dropout, _EXTRA_DROPOUT),
     ),
     Departure(
         name="dropout of words",
         section="§5.4",
-        quote="",
         theirs="none",
         ours="none; `model.word_dropout` replaces whole embeddings by 0 at random, in training",
         why="it is reported to help with small texts; it is off, because no gain in BLEU was "
         "measured here",
         tests=("tests/test_layers.py",),
         judge=as_row("model.word_dropout"),
-        fields=("model.word_dropout",),
     ),
     Departure(
         name="initial values",
         section="§3.4",
-        quote="",
         theirs="Glorot uniform; the limit is that of one matrix that joins W^Q, W^K and W^V in "
         "self-attention, and W^K and W^V over the encoder's output; embeddings are normal with "
         "standard deviation d_model^-0.5",
@@ -227,7 +209,6 @@ MODEL = (
         why='`"apart"` is the default of recipes that are not the paper\'s',
         tests=("tests/test_layers.py", "tests/test_transformer.py"),
         judge=unstated("model.initial"),
-        fields=("model.initial",),
     ),
     Departure(
         name="scale of the embeddings",
@@ -239,7 +220,6 @@ MODEL = (
         why="models of other programs have no such factor",
         tests=("tests/test_layers.py", "tests/test_variants.py"),
         judge=as_row("model.embedding_scale"),
-        fields=("model.embedding_scale",),
     ),
     Departure(
         name="one matrix of embeddings",
@@ -254,24 +234,20 @@ MODEL = (
         "different vocabularies",
         tests=("tests/test_transformer.py", "tests/test_variants.py"),
         judge=as_row("model.embeddings"),
-        fields=("model.embeddings",),
     ),
     Departure(
         name="bias before the softmax",
         section="§3.4, Table 3",
-        quote="",
         theirs="none",
         ours="none; `model.output_bias` adds a learned one",
         why="without a bias, the numbers of parameters are those that Table 3 prints; models of "
         "other programs have a bias",
         tests=("tests/test_paper.py", "tests/test_variants.py"),
         judge=unstated("model.output_bias"),
-        fields=("model.output_bias",),
     ),
     Departure(
         name="biases",
         section="§3.2.2, Table 3",
-        quote="",
         theirs="the projections have biases",
         ours="the same; the bias of the keys stays 0, because the softmax cancels it, but it is "
         "counted (9,216 parameters of base)",
@@ -308,7 +284,7 @@ MODEL = (
             "tests/test_variants.py",
             "tests/test_word_positions.py",
         ),
-        judge=never,
+        judge=NEVER,
     ),
     Departure(
         name="positions",
@@ -319,7 +295,6 @@ MODEL = (
         why="the paper does not print the number; 306 positions are enough for a training "
         "sentence of 256 pieces and for an output that has 50 more",
         tests=("tests/test_paper.py",),
-        judge=_positions,
-        fields=_POSITIONS,
+        judge=Judge(_positions, _POSITIONS),
     ),
 )

@@ -1,12 +1,13 @@
 """§6: departures from the paper in the search, the scores and the parsers."""
 
 from regard.departures.case import (
+    NEVER,
     Compared,
     Departure,
     Finding,
+    Judge,
     as_row,
     is_parser,
-    never,
     unstated,
     values,
 )
@@ -15,7 +16,7 @@ _BEAM = ("search.beam", "search.alpha", "training.tune")
 
 
 def _beam(case: Compared) -> Finding | None:
-    found = as_row(*_BEAM)(case)
+    found = as_row(*_BEAM).finding(case)
     if not case.facts.tuned:
         return found
     here = values(case.recipe, _BEAM[:2])
@@ -37,7 +38,7 @@ def _french(case: Compared) -> Finding | None:
 
 
 def _form(case: Compared) -> Finding | None:
-    if changed := as_row("task.output", "task.form")(case):
+    if changed := as_row("task.output", "task.form").finding(case):
         return changed
     return (
         Finding("unstated", here=values(case.recipe, ("task.form",))) if is_parser(case) else None
@@ -58,8 +59,7 @@ RESULTS = (
         "choose others for a model",
         why="for another model, other values may be better",
         tests=("tests/test_search.py", "tests/measure/test_tuning.py"),
-        judge=_beam,
-        fields=_BEAM,
+        judge=Judge(_beam, _BEAM),
     ),
     Departure(
         name="formula of the length penalty",
@@ -71,12 +71,10 @@ RESULTS = (
         why='in some other tools "0.6" means length^0.6, which is another search',
         tests=("tests/test_search.py",),
         judge=as_row("search.penalty"),
-        fields=("search.penalty",),
     ),
     Departure(
         name="hypotheses that finish",
         section="§6.1",
-        quote="",
         theirs="of the 2 × beam best continuations of a step, all that end in `</s>`",
         ours='the same; `search.finish = "beam"` takes only those among the beam best, and ends '
         "as the search of Hugging Face's `transformers` does",
@@ -84,7 +82,6 @@ RESULTS = (
         "`transformers`",
         tests=("tests/test_search.py",),
         judge=unstated("search.finish"),
-        fields=("search.finish",),
     ),
     Departure(
         name="longest output",
@@ -95,7 +92,6 @@ RESULTS = (
         why="as published",
         tests=("tests/test_search.py", "tests/test_paper.py"),
         judge=as_row("search.max_extra"),
-        fields=("search.max_extra",),
     ),
     Departure(
         name="second search",
@@ -107,7 +103,7 @@ RESULTS = (
         why="so repeated phrases and outputs that end too early are mended; validation and "
         "`regard tune` search once",
         tests=("tests/mending/test_retry.py", "tests/mending/test_mend.py"),
-        judge=_retry,
+        judge=Judge(_retry),
     ),
     Departure(
         name="BLEU",
@@ -125,7 +121,7 @@ RESULTS = (
             "tests/score/test_moses.py",
             "tests/score/test_report.py",
         ),
-        judge=_bleu,
+        judge=Judge(_bleu),
     ),
     Departure(
         name="two figures for English-French",
@@ -136,7 +132,7 @@ RESULTS = (
         "each under its own name",
         why="the text still has the figure of the paper's first versions",
         tests=("tests/test_paper.py",),
-        judge=_french,
+        judge=Judge(_french),
     ),
     Departure(
         name="cost of training",
@@ -154,29 +150,26 @@ RESULTS = (
             "tests/machine/test_speed.py",
             "tests/run/test_directory.py",
         ),
-        judge=never,
+        judge=NEVER,
     ),
     Departure(
         name="trees as text",
         section="§6.3",
-        quote="",
         theirs="words are replaced by their tags, and the symbol that closes a phrase has its "
         "label; the source is in word pieces",
         ours="the same; or tags normalised to XX (`task.form`)",
         why="the label in a closing symbol shows which phrase it closes",
         tests=("tests/trees/test_linearise.py", "tests/test_parsing.py"),
-        judge=_form,
-        fields=("task.output", "task.form"),
+        judge=Judge(_form, ("task.output", "task.form")),
     ),
     Departure(
         name="well-formed trees",
         section="§6.3",
-        quote="",
         theirs="any sequence of symbols",
         ours="the search keeps only hypotheses that can become trees over the words; EVALB scores "
         "them (COLLINS.prm, sentences of all lengths)",
         why="a tree that lacks a word is of no use",
         tests=("tests/test_wellformed.py", "tests/score/test_brackets.py"),
-        judge=_for_parsers,
+        judge=Judge(_for_parsers),
     ),
 )

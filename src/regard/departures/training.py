@@ -1,13 +1,13 @@
 """§5.2 to §5.4, and the averaging of §6.1: departures from the paper in training."""
 
 from regard.departures.case import (
+    NEVER,
     Compared,
     Departure,
     Finding,
+    Judge,
     as_row,
-    departs_if,
     is_parser,
-    never,
     unstated,
     unstated_for_parsers,
     values,
@@ -15,8 +15,6 @@ from regard.departures.case import (
 from regard.paper import BASE_TIME, BIG_TIME, TABLE_3
 
 _ENDS = ("training.steps", "training.minutes", "training.patience")
-_RATE = ("training.rate", "training.warmup_steps")
-_ADAM = ("training.beta1", "training.beta2", "training.epsilon")
 _AVERAGE = ("training.average", "training.best")
 _SAVES = ("training.save_every", "training.save_minutes", "training.resume_minutes")
 _CHECKPOINTS_APART = 600
@@ -30,7 +28,7 @@ def _steps(case: Compared) -> Finding | None:
     printed, made = case.printed.training.steps, case.facts.steps
     if made is not None and made != printed:
         return Finding("departs", f"{printed:,} steps", f"{made:,} steps were made")
-    return as_row(*_ENDS)(case)
+    return as_row(*_ENDS).finding(case)
 
 
 def _hardware(case: Compared) -> Finding | None:
@@ -51,7 +49,7 @@ def _precision(case: Compared) -> Finding | None:
 def _optimizer(case: Compared) -> Finding | None:
     """Judge the optimizer and, if it is Muon, its weight decay."""
     by_muon = case.recipe.training.optimizer == "muon"
-    return as_row("training.optimizer", *["training.weight_decay"] * by_muon)(case)
+    return as_row("training.optimizer", *["training.weight_decay"] * by_muon).finding(case)
 
 
 def _averages_nothing(row: str) -> bool:
@@ -84,7 +82,7 @@ def _spacing(case: Compared) -> Finding | None:
     this time.
     """
     if is_parser(case):
-        return unstated(*_SAVES)(case)
+        return unstated(*_SAVES).finding(case)
     time = BIG_TIME if case.row.startswith("big") else BASE_TIME
     wanted = round(_CHECKPOINTS_APART / time.seconds_per_step)
     paper = f"every ten minutes, which were about {wanted:,} steps"
@@ -102,6 +100,10 @@ def _spacing(case: Compared) -> Finding | None:
     return None
 
 
+def _first_weights(case: Compared) -> Finding | None:
+    return Finding("departs") if case.facts.begins_with_model else None
+
+
 TRAINING = (
     Departure(
         name="duration",
@@ -111,8 +113,7 @@ TRAINING = (
         ours="the same number of steps; `--time` and `training.patience` may end a run earlier",
         why="few machines make 100,000 steps in a time that a user can wait",
         tests=("tests/test_training.py", "tests/run/test_clock.py"),
-        judge=_steps,
-        fields=_ENDS,
+        judge=Judge(_steps, _ENDS),
     ),
     Departure(
         name="hardware",
@@ -123,7 +124,7 @@ TRAINING = (
         "be compared",
         why="such machines are rare by now",
         tests=("tests/machine/test_devices.py",),
-        judge=_hardware,
+        judge=Judge(_hardware),
     ),
     Departure(
         name="precision",
@@ -140,8 +141,7 @@ TRAINING = (
             "tests/test_training.py",
             "tests/arithmetic/test_int8.py",
         ),
-        judge=_precision,
-        fields=("training.precision",),
+        judge=Judge(_precision, ("training.precision",)),
     ),
     Departure(
         name="learning rate",
@@ -153,8 +153,7 @@ TRAINING = (
         "steps (`wsj`) and 4,000 steps (`wsj-semi`)",
         why="the paper tuned the parsers' rate and does not print it",
         tests=("tests/test_schedule.py", "tests/test_paper.py"),
-        judge=unstated_for_parsers(*_RATE),
-        fields=_RATE,
+        judge=unstated_for_parsers("training.rate", "training.warmup_steps"),
     ),
     Departure(
         name="Adam",
@@ -164,8 +163,7 @@ TRAINING = (
         ours="as published; gradients are never clipped",
         why="as published",
         tests=("tests/test_optimizer.py",),
-        judge=as_row(*_ADAM),
-        fields=_ADAM,
+        judge=as_row("training.beta1", "training.beta2", "training.epsilon"),
     ),
     Departure(
         name="optimizer",
@@ -177,8 +175,7 @@ TRAINING = (
         why="Muon learns from fewer steps (experiments/budget); the two smallest models of "
         "`regard train --time` use it, and the paper's recipes do not",
         tests=("tests/test_muon.py", "tests/test_optimizer.py"),
-        judge=_optimizer,
-        fields=("training.optimizer", "training.weight_decay"),
+        judge=Judge(_optimizer, ("training.optimizer", "training.weight_decay")),
     ),
     Departure(
         name="label smoothing",
@@ -190,7 +187,6 @@ TRAINING = (
         why="translations of a text that is read often are better with 0.3",
         tests=("tests/test_paper.py", "tests/test_loss.py"),
         judge=as_row("training.label_smoothing"),
-        fields=("training.label_smoothing",),
     ),
     Departure(
         name="where the smoothed probability goes",
@@ -201,7 +197,7 @@ TRAINING = (
         why="this is the definition in the cited work; perplexity is computed without smoothing, "
         "per sub-word",
         tests=("tests/test_loss.py",),
-        judge=never,
+        judge=NEVER,
     ),
     Departure(
         name="agreement of two passes",
@@ -213,12 +209,10 @@ TRAINING = (
         why="it is reported to help with small texts; it is off, because no gain was measured here",
         tests=("tests/test_steps.py", "tests/test_loss.py"),
         judge=as_row("training.consistency"),
-        fields=("training.consistency",),
     ),
     Departure(
         name="loss of several batches",
         section="§5",
-        quote="",
         theirs="the sum of the losses on all devices, divided by the number of tokens on all "
         "devices",
         ours="the sum of all losses divided by the number of all tokens, however batches are "
@@ -230,13 +224,14 @@ TRAINING = (
     Departure(
         name="random numbers",
         section="§5",
-        quote="",
         theirs="the seeds of the published models are not known",
         ours="`training.seed`",
         why="a run can be repeated",
         tests=("tests/test_training.py",),
-        judge=lambda case: Finding("unstated", here=values(case.recipe, ("training.seed",))),
-        fields=("training.seed",),
+        judge=Judge(
+            lambda case: Finding("unstated", here=values(case.recipe, ("training.seed",))),
+            ("training.seed",),
+        ),
     ),
     Departure(
         name="averaging",
@@ -248,8 +243,7 @@ TRAINING = (
         why="a row of Table 3 is base with one change; the printed figure can be compared with "
         "the last checkpoint of a row, not with the average",
         tests=("tests/run/test_averaging.py",),
-        judge=_average,
-        fields=_AVERAGE,
+        judge=Judge(_average, _AVERAGE),
     ),
     Departure(
         name="spacing of checkpoints",
@@ -261,17 +255,15 @@ TRAINING = (
         why="on another machine, ten minutes are another number of steps, and the average is "
         "another",
         tests=("tests/run/test_clock.py", "tests/run/test_averaging.py"),
-        judge=_spacing,
-        fields=_SAVES,
+        judge=Judge(_spacing, _SAVES),
     ),
     Departure(
         name="first weights",
         section="§5",
-        quote="",
         theirs="drawn at random",
         ours="drawn at random; `--from` begins with the weights of a model",
         why="a model for a special field may begin with the weights of a general model",
         tests=("tests/run/test_finetuning.py",),
-        judge=departs_if(lambda case: case.facts.begins_with_model is True),
+        judge=Judge(_first_weights),
     ),
 )
