@@ -9,6 +9,7 @@ from cli.refusing import Result, regard
 from exchange.marian_models import lines
 from regard.data.rows import one_per_row
 from regard.run.model_directory import Model, open_model
+from regard.text.foreign.base import ForeignTokenizer
 from regard.text.tokenizer import BOS
 
 SOURCES = [*lines("source", 3, seed=5), ""]
@@ -22,8 +23,9 @@ def opened(done: Result, out: Path) -> Model:
 
 def ours(model: Model, source: list[int], target: list[int]) -> Tensor:
     """[target + 1, foreign vocabulary] Our logits in the foreign order."""
-    ids, source_ids = model.tokenizer.foreign_ids, model.tokenizer.source_foreign_ids
-    assert ids and source_ids
+    assert isinstance(model.tokenizer, ForeignTokenizer)
+    ids = model.tokenizer.order.foreign_ids
+    source_ids = model.tokenizer.order_of("source").foreign_ids
     rows = [source_ids.index(i) for i in source], [BOS, *(ids.index(i) for i in target)]
     with torch.inference_mode():
         logits = model.network(*(one_per_row([row]) for row in rows))[0]

@@ -15,6 +15,7 @@ from regard.exchange import certificate as certificates
 from regard.exchange import importing
 from regard.exchange.certificate import Certificate, certify
 from regard.run.model_directory import Model, open_model
+from regard.text.foreign.base import ForeignTokenizer
 from regard.text.tokenizer import BOS, EOS
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -81,8 +82,8 @@ def test_logits_and_translations_are_those_of_transformers(
     ours = imported(tmp_path)
     model, tokenizer = plain(tmp_path / "theirs")
     sources = tokenizer(TEXTS).input_ids
-    source_ids, target_ids = ours.tokenizer.source_foreign_ids, ours.tokenizer.foreign_ids
-    assert source_ids and target_ids
+    assert isinstance(ours.tokenizer, ForeignTokenizer)
+    source_ids = ours.tokenizer.order_of("source").foreign_ids
     for text, theirs in zip(TEXTS, sources, strict=True):
         [pieces] = ours.tokenizer.encode([text])
         assert [source_ids[i] for i in [*pieces, EOS]] == theirs
@@ -109,9 +110,11 @@ def test_logits_and_translations_are_those_of_transformers(
 def _compare_logits(
     ours: Model, model: Any, source: list[int], written: list[int], generation: Any
 ) -> None:
-    ids = torch.tensor(ours.tokenizer.foreign_ids)
+    assert isinstance(ours.tokenizer, ForeignTokenizer)
+    ids = torch.tensor(ours.tokenizer.order.foreign_ids)
     to_ours = {foreign: i for i, foreign in enumerate(ids.tolist()) if foreign >= 0}
-    to_source = {foreign: i for i, foreign in enumerate(ours.tokenizer.source_foreign_ids or [])}
+    source_ids = ours.tokenizer.order_of("source").foreign_ids
+    to_source = {foreign: i for i, foreign in enumerate(source_ids)}
     written = [i for i in written if i in to_ours][:20]
     begun = [generation.decoder_start_token_id, *written]
     with torch.inference_mode():

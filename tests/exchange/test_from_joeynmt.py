@@ -17,6 +17,7 @@ from exchange.references import Paper, interleaved, normal, renamed
 from regard.errors import ModelError
 from regard.exchange.from_joeynmt import read_joeynmt
 from regard.exchange.texts import Texts
+from regard.text.foreign.base import ForeignTokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 
@@ -205,7 +206,8 @@ def test_special_pieces_have_the_names_of_the_configuration(folder: Path, tmp_pa
     tokenizer = read_joeynmt(
         folder, Texts([tmp_path / "v.txt"], [folder / "source.model"])
     ).tokenizer
-    assert tokenizer.foreign_ids and tokenizer.foreign_ids[:4] == [1, 2, 3, 0]
+    assert isinstance(tokenizer, ForeignTokenizer)
+    assert tokenizer.order.foreign_ids[:4] == [1, 2, 3, 0]
     assert tokenizer.decode([tokenizer.encode_target(["€"])[0]]) == [""]
 
 

@@ -16,6 +16,7 @@ from regard.exchange.from_torch import Program, read_torch
 from regard.exchange.importing import write_imported
 from regard.exchange.texts import Texts
 from regard.run.model_directory import open_model
+from regard.text.foreign.base import ForeignTokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 NAMES = ["<pad>", "<s>", "</s>", "<unk>", *(f"w{i}" for i in range(16))]
@@ -63,7 +64,8 @@ def test_a_piece_with_two_roles_is_one_entry_of_the_softmax(
     state |= {"generator.weight": normal(20, 12), "generator.bias": normal(20)}
     write_imported(tmp_path / "ours", read(state, **facts))
     model = open_model(tmp_path / "ours")
-    assert sorted(i for i in model.tokenizer.foreign_ids or [] if i >= 0) == list(range(20))
+    assert isinstance(model.tokenizer, ForeignTokenizer)
+    assert sorted(i for i in model.tokenizer.order.foreign_ids if i >= 0) == list(range(20))
     source, target = [7, 9, 2], [5, 6]
     x = state["src_embed.weight"][source] * math.sqrt(12) + interleaved(3, 12)
     y = state["tgt_embed.weight"][[begin, *target]] * math.sqrt(12) + interleaved(3, 12)

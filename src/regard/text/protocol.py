@@ -37,17 +37,6 @@ class AnyTokenizer(Protocol):
     def symbols(self) -> Mapping[str, int]:
         """Ids of symbols, such as `(NP` in trees, that are never in encoded text; often empty."""
 
-    @property
-    def foreign_ids(self) -> list[int] | None:
-        """For each id of the target, its id in the foreign vocabulary, or -1 if it has none there.
-
-        None if the tokenizer is not foreign.
-        """
-
-    @property
-    def source_foreign_ids(self) -> list[int] | None:
-        """For each id of the source, its id in the foreign vocabulary, as in `foreign_ids`."""
-
     def prefix(self, line: str) -> str:
         """The beginning of a source line that instructs the model, such as `>>de<<`.
 

@@ -70,7 +70,6 @@ class Tokenizer:
         self.size: int = library.get_vocab_size()
         self.source_size = self.size
         self.shared = True
-        self.foreign_ids = self.source_foreign_ids = None
 
     def __reduce__(self) -> tuple[type[Tokenizer], tuple[tokenizers.Tokenizer]]:
         """Pickle the tokenizer without the words that `encode` remembers."""

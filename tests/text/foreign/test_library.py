@@ -93,10 +93,10 @@ def test_encodes_as_the_library(
     ours, theirs = both
     line = line[:LONGEST_AT_ONCE]
     [ids] = ours.encode([line])
-    assert ours.foreign_ids[:4] == [3, 1, 2, 0]
+    assert ours.order.foreign_ids[:4] == [3, 1, 2, 0]
     expected = theirs.encode(line, add_special_tokens=False).ids
     expected = [i for i in expected if i not in (1, 2, 3)]  # unigram models take them for text
-    assert [ours.foreign_ids[i] for i in ids] == expected
+    assert [ours.order.foreign_ids[i] for i in ids] == expected
     assert all(i > EOS for i in ids)
     assert ours.encode_target([line]) == [ids]
     assert [a.tolist() for a in ours.encode_arrays([line])] == [ids]
@@ -109,7 +109,7 @@ def test_decodes_as_the_library(
 ) -> None:
     ours, theirs = both
     ids = data.draw(st.lists(st.integers(EOS, ours.size - 1), max_size=30))
-    expected = theirs.decode([ours.foreign_ids[i] for i in ids], skip_special_tokens=True)
+    expected = theirs.decode([ours.order.foreign_ids[i] for i in ids], skip_special_tokens=True)
     assert ours.decode([ids]) == ours.decode_source([ids]) == [expected]
 
 

@@ -99,8 +99,10 @@ def their_ids(folder: Path, side: str, line: str) -> list[int]:
 @given(TEXT)
 def test_encodes_as_subword_nmt(folder: Path, ours: MosesTokenizer, line: str) -> None:
     [source], [target] = ours.encode([line]), ours.encode_target([line])
-    assert [ours.source_foreign_ids[i] for i in source] == their_ids(folder, "source", line)
-    assert [ours.foreign_ids[i] for i in target] == their_ids(folder, "target", line)
+    assert [ours.order_of("source").foreign_ids[i] for i in source] == their_ids(
+        folder, "source", line
+    )
+    assert [ours.order.foreign_ids[i] for i in target] == their_ids(folder, "target", line)
     assert all(i > EOS for i in [*source, *target])
 
 
@@ -110,7 +112,7 @@ def test_decodes_as_sed_and_sacremoses(folder: Path, ours: MosesTokenizer, data:
     """Pieces are joined as subword-nmt's README does it with sed; then Moses' detokenizer."""
     ids = data.draw(st.lists(st.integers(EOS, ours.size - 1), max_size=30))
     names = {i: p for p, i in json.loads((folder / "target.json").read_text("utf-8")).items()}
-    pieces = [names[ours.foreign_ids[i]] for i in ids]
+    pieces = [names[ours.order.foreign_ids[i]] for i in ids]
     specials = ("<unk>", "<pad>", "<s>", "</s>")
     joined = re.sub("(@@ )|(@@ ?$)", "", " ".join(p for p in pieces if p not in specials))
     assert ours.decode([ids]) == [sacremoses.MosesDetokenizer("de").detokenize(joined.split())]
@@ -141,7 +143,7 @@ def test_settings_are_those_of_the_libraries(folder: Path) -> None:
     )
     ids = json.loads((folder / "source.json").read_text("utf-8"))
     expected = [ids.get(word.lower(), ids["<unk>"]) for word in words]
-    assert [ours.foreign_ids[i] for i in ours.encode([line])[0]] == expected
+    assert [ours.order.foreign_ids[i] for i in ours.encode([line])[0]] == expected
     spaced = MosesTokenizer.read(folder / "source.json", settings=MosesSettings(tokenised=False))
     assert len(spaced.encode(["the cat's mat."])[0]) == 3
     assert spaced.decode(spaced.encode(["the dog the"])) == ["the dog the"]
@@ -158,7 +160,9 @@ def test_a_piece_that_the_vocabulary_lacks_may_be_divided(folder: Path, tmp_path
     [ids] = ours.encode(["the cat sat <unk>"])
     expected = bpe.process_line("the cat sat <unk>").split()
     assert len(expected) > 8
-    assert [ours.foreign_ids[i] for i in ids] == [known.get(p, known["<unk>"]) for p in expected]
+    assert [ours.order.foreign_ids[i] for i in ids] == [
+        known.get(p, known["<unk>"]) for p in expected
+    ]
     ours.save(tmp_path / "tokenizer.json")
     assert open_tokenizer(tmp_path).encode(["the cat sat"]) == ours.encode(["the cat sat"])
 

@@ -124,15 +124,15 @@ QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck), max_exa
 def test_encodes_as_marian(both: tuple[SentencePieceTokenizer, Any], line: str) -> None:
     ours, theirs = both
     [source], [target] = ours.encode([line]), ours.encode_target([line])
-    assert foreign(ours.source_foreign_ids, source) == their_ids(theirs, line, "source")
-    assert foreign(ours.foreign_ids, target) == their_ids(theirs, line, "target")
+    assert foreign(ours.order_of("source").foreign_ids, source) == their_ids(theirs, line, "source")
+    assert foreign(ours.order.foreign_ids, target) == their_ids(theirs, line, "target")
     assert all(i > EOS for i in [*source, *target])
 
 
 @pytest.mark.parametrize("line", ODD, ids=ascii)
 def test_encodes_odd_lines_as_marian(both: tuple[SentencePieceTokenizer, Any], line: str) -> None:
     ours, theirs = both
-    assert foreign(ours.source_foreign_ids, ours.encode([line])[0]) == their_ids(
+    assert foreign(ours.order_of("source").foreign_ids, ours.encode([line])[0]) == their_ids(
         theirs, line, "source"
     )
 
@@ -141,21 +141,21 @@ def test_encodes_odd_lines_as_marian(both: tuple[SentencePieceTokenizer, Any], l
 @given(st.data())
 def test_decodes_as_marian(both: tuple[SentencePieceTokenizer, Any], data: Any) -> None:
     ours, theirs = both
-    known = ours.foreign_ids
+    known = ours.order.foreign_ids
     ids = data.draw(st.lists(st.integers(EOS, ours.size - 1), max_size=30))
     if not ours.shared:  # they look for the ids of the source's special tokens in the target
         wrong = {theirs.pad_token_id, theirs.target_encoder["<pad>"]}
         ids = [i for i in ids if known[i] not in wrong]
     [text] = ours.decode([ids])
-    assert text == theirs.decode(foreign(ours.foreign_ids, ids), skip_special_tokens=True)
+    assert text == theirs.decode(foreign(ours.order.foreign_ids, ids), skip_special_tokens=True)
 
 
 def test_the_ids_of_special_symbols(both: tuple[SentencePieceTokenizer, Any]) -> None:
     """</s> is their first entry, and <s> their <pad>, with which decoding begins."""
     ours, theirs = both
     last = max((theirs.encoder if ours.shared else theirs.target_encoder).values())
-    assert ours.foreign_ids[:4] == [-1, last, 0, 1]
-    assert sorted(ours.foreign_ids[1:]) == list(range(last + 1))
+    assert ours.order.foreign_ids[:4] == [-1, last, 0, 1]
+    assert sorted(ours.order.foreign_ids[1:]) == list(range(last + 1))
     assert ours.size == last + 2
     assert ours.source_size == len(theirs.encoder) + 1
 
@@ -165,8 +165,8 @@ def test_a_pad_that_is_an_entry_like_others(tmp_path: Path) -> None:
     folder = marian(tmp_path, "bpe")
     pad = max(json.loads((folder / "vocab.json").read_text("utf-8")).values())
     ours = SentencePieceTokenizer.read_marian(folder, specials=(-1, -1, 0), size=pad + 9)
-    assert ours.foreign_ids == [-1, -1, 0, *range(1, pad + 9)]
-    assert ours.decode([[ours.foreign_ids.index(pad)]]) == [""]
+    assert ours.order.foreign_ids == [-1, -1, 0, *range(1, pad + 9)]
+    assert ours.decode([[ours.order.foreign_ids.index(pad)]]) == [""]
     assert ours.decode([[ours.size - 1]]) == [""]  # a row of the embedding without a piece
 
 
@@ -207,10 +207,10 @@ def test_one_model_with_its_own_ids(kind: str, tmp_path: Path) -> None:
     (tmp_path / "vocab.spm").write_bytes(model)
     ours = SentencePieceTokenizer.read(tmp_path / "vocab.spm")
     theirs = sentencepiece.SentencePieceProcessor(model_proto=model)
-    assert ours.foreign_ids[:4] == [3, 1, 2, 0]
+    assert ours.order.foreign_ids[:4] == [3, 1, 2, 0]
     lines = [*ODD, *GERMAN]
     encoded = ours.encode(lines)
-    assert [foreign(ours.foreign_ids, ids) for ids in encoded] == theirs.encode(lines)
+    assert [foreign(ours.order.foreign_ids, ids) for ids in encoded] == theirs.encode(lines)
     assert encoded == ours.encode_target(lines)
     arrays = [ids.tolist() for ids in ours.encode_arrays(lines)]
     assert arrays == encoded

@@ -123,16 +123,6 @@ class ForeignTokenizer(ABC, Generic[S]):
         """An empty map, because a foreign tokenizer has no symbols for trees."""
         return {}
 
-    @property
-    def foreign_ids(self) -> list[int]:
-        """For each of our ids of the target, the foreign id; -1 if there is none."""
-        return self.order.foreign_ids
-
-    @property
-    def source_foreign_ids(self) -> list[int]:
-        """For each of our ids of the source, the foreign id; -1 if there is none."""
-        return self.order_of("source").foreign_ids
-
     def unknown(self, side: SideName) -> int | None:
         """Our id of the piece that stands for unknown pieces; None if there is no such piece."""
         return None
