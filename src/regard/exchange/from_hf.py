@@ -165,13 +165,12 @@ def _converted(
     bias = weights.take("final_logits_bias", 1, targets)[0] if has_bias else None
     positions, fields = _positions(weights, recipe)
     matrices = ForeignMatrices(
+        tokenizer,
         source=source,
         target=target,
         output=output,
         bias=bias,
         start=target[generation.start],
-        order=tokenizer.order,
-        source_order=tokenizer.source_order,
         never=generation.forbidden if generation.excluded else frozenset(),
     )
     found = layers(weights, model, marian_part) | matrices.weights(positions)

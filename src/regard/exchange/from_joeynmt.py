@@ -18,7 +18,7 @@ from regard.exchange.foreign import (
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.reading import parse_yaml, read_pickled, tensors_of, text_of_file
 from regard.exchange.texts import SpecialNames, Texts, tokenizer_of
-from regard.exchange.weights import ForeignWeights, last_norms, layers
+from regard.exchange.weights import ForeignWeights, layers
 from regard.layers import sinusoids
 from regard.recipe import WIDEST_BEAM, Recipe
 from regard.text.foreign.base import ForeignTokenizer
@@ -246,9 +246,6 @@ def _converted(
     output = _own(weights, keys, "tied_softmax", "decoder.output_layer.weight", target, sizes[1])
     matrices = ForeignMatrices.begun_by_entry(tokenizer, source, target, output, None, config.where)
     found = layers(weights, model, _part) | matrices.weights()
-    if model.norm == "pre":
-        names = {stack: f"{stack}.layer_norm" for stack in ("encoder", "decoder")}
-        found |= last_norms(weights, names, model)
     for stack in ("encoder", "decoder"):
         refuse_other_sinusoids(weights, f"{stack}.pe.pe", width, config.where)
     weights.finish()

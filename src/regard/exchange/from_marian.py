@@ -24,7 +24,7 @@ from regard.exchange.foreign import (
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.reading import parse_yaml, read_npz
 from regard.exchange.texts import SpecialNames, Texts, tokenizer_of
-from regard.exchange.weights import ForeignWeights, last_norms, layers
+from regard.exchange.weights import ForeignWeights, layers
 from regard.recipe import Recipe
 from regard.text.foreign.base import ForeignTokenizer
 
@@ -172,19 +172,17 @@ def _converted(
     name = "decoder_ff_logit_out_.bias"
     bias = weights.take(name, sizes[1]) if name in weights else None
     matrices = ForeignMatrices(
+        tokenizer,
         source=source,
         target=target,
         output=output,
         bias=bias,
         start=torch.zeros(width),  # the decoder of marian-nmt begins with a vector of zeros
-        order=tokenizer.order,
-        source_order=tokenizer.source_order,
     )
     positions = tensor2tensor_sinusoids(_ROWS, width)
-    found = layers(weights, model, _part(pre=model.norm == "pre")) | matrices.weights(positions)
-    if model.norm == "pre":
-        tops = {stack: f"{stack}_top_ln" for stack in ("encoder", "decoder")}
-        found |= last_norms(weights, tops, model)
+    part = _part(pre=model.norm == "pre")
+    found = layers(weights, model, part, lambda stack: f"{stack}_top_ln")
+    found |= matrices.weights(positions)
     weights.finish()
     return found, matrices.fields
 

@@ -18,7 +18,7 @@ from regard.exchange.from_joeynmt import refuse_other_sinusoids
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.reading import read_pickled, tensors_of
 from regard.exchange.texts import SpecialNames, Texts, Vocabulary, tokenizer_of
-from regard.exchange.weights import ForeignWeights, last_norms, layers
+from regard.exchange.weights import ForeignWeights, layers
 from regard.recipe import Recipe
 from regard.text.foreign.base import ForeignTokenizer
 
@@ -137,9 +137,7 @@ def _converted(
     output, bias = weights.linear("generator", sizes[1], width)
     matrices = ForeignMatrices.begun_by_entry(tokenizer, source, target, output, bias, path)
     found = layers(weights, model, _part) | matrices.weights()
-    names = {stack: f"{stack}.layer_norm" for stack in ("encoder", "decoder")}
-    found |= last_norms(weights, names, model)
-    for stack in names:
+    for stack in ("encoder", "decoder"):
         table = f"{stack}.embeddings.make_embedding.pe.pe"
         refuse_other_sinusoids(weights, table, width, path)
     weights.finish()

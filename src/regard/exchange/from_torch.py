@@ -15,7 +15,7 @@ from regard.exchange.foreign import LONGEST_SOURCE, Foreign, foreign_recipe, not
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.reading import read_pickled, read_safetensors, tensors_of
 from regard.exchange.texts import SpecialNames, Texts, tokenizer_of
-from regard.exchange.weights import ForeignWeights, last_norms, layers
+from regard.exchange.weights import ForeignWeights, layers
 from regard.layers import sinusoids
 from regard.recipe import Recipe
 from regard.text.foreign.base import ForeignTokenizer
@@ -269,13 +269,12 @@ def _converted(
     else:
         output, bias = weights.linear(names.output, sizes[1], width)
     matrices = ForeignMatrices(
+        tokenizer,
         source=source,
         target=target,
         output=output,
         bias=bias,
         start=target[begin],
-        order=tokenizer.order,
-        source_order=tokenizer.source_order,
     )
     positions, fields = _positions(weights, names.positions, recipe)
 
@@ -284,10 +283,8 @@ def _converted(
         own = _NORMS[stack][kind] if what == "norm" else _PARTS[part]
         return f"{prefix}{stack}.layers.{i}.{own}"
 
-    found = layers(weights, model, part) | matrices.weights(positions)
-    if model.norm != "post":
-        stacks = {stack: f"{prefix}{stack}.norm" for stack in ("encoder", "decoder")}
-        found |= last_norms(weights, stacks, model)
+    found = layers(weights, model, part, lambda stack: f"{prefix}{stack}.norm")
+    found |= matrices.weights(positions)
     weights.finish()
     return found, fields | matrices.fields
 

@@ -26,6 +26,7 @@ Kind = Literal["shared", "target", "inputs", "apart"]
 class ForeignMatrices:
     """The matrices of a foreign model, [entries, d_model] each, by foreign ids."""
 
+    tokenizer: ForeignTokenizer[Any]
     source: Tensor
     target: Tensor
     output: Tensor
@@ -33,9 +34,6 @@ class ForeignMatrices:
     """[entries] The bias before the softmax, if there is one."""
     start: Tensor
     """[d_model] The vector that the decoder begins with, before scaling."""
-    order: IdOrder
-    source_order: IdOrder | None = None
-    """The order of the source's ids, if the source has its own vocabulary."""
     never: frozenset[int] = frozenset()
     """Foreign ids whose probability is 0."""
 
@@ -56,14 +54,13 @@ class ForeignMatrices:
         begin = tokenizer.order.specials[BOS]
         if begin < 0:
             raise ModelError(f"{where}: its vocabulary has no <s>, with which targets begin")
-        orders = tokenizer.order, tokenizer.source_order
-        return cls(source, target, output, bias, target[begin], *orders)
+        return cls(tokenizer, source, target, output, bias, target[begin])
 
     @property
     def kind(self) -> Kind:
         """The value of `model.embeddings`: which of the three matrices are equal."""
         output = torch.equal(self.target, self.output)
-        inputs = self.source_order is None and torch.equal(self.source, self.target)
+        inputs = self.tokenizer.shared and torch.equal(self.source, self.target)
         if output and inputs:
             return "shared"
         return "target" if output else "inputs" if inputs else "apart"
@@ -76,8 +73,9 @@ class ForeignMatrices:
     @property
     def output_bias(self) -> Tensor | None:
         """[our entries] The bias before the softmax; None if it is 0 for every entry."""
-        ids = torch.tensor(self.order.foreign_ids)
-        bias = torch.zeros(self.order.size) if self.bias is None else self.bias.clone()
+        order = self.tokenizer.order
+        ids = torch.tensor(order.foreign_ids)
+        bias = torch.zeros(order.size) if self.bias is None else self.bias.clone()
         bias[list(self.never)] = NEVER
         ours = bias[ids.clamp(min=0)].masked_fill(ids < 0, NEVER)
         return ours if ours.any() else None
@@ -87,9 +85,9 @@ class ForeignMatrices:
 
         A table of learned positions, [positions, d_model], becomes that of every embedding.
         """
-        kind = self.kind
-        target = _ordered(self.target, self.order, self.start)
-        source = _ordered(self.source, self.source_order or self.order, None)
+        kind, order = self.kind, self.tokenizer.order
+        target = _ordered(self.target, order, self.start)
+        source = _ordered(self.source, self.tokenizer.order_of("source"), None)
         sides = {"embedding": target if kind in ("shared", "inputs") else source}
         if kind in ("target", "apart"):
             sides["target_embedding"] = target
@@ -97,7 +95,7 @@ class ForeignMatrices:
         if positions is not None:
             found |= {f"{side}.positions": positions.clone() for side in sides}
         if kind in ("inputs", "apart"):
-            found["output.tokens.weight"] = _ordered(self.output, self.order, None)
+            found["output.tokens.weight"] = _ordered(self.output, order, None)
         if self.output_bias is not None:
             found["output_bias"] = self.output_bias
         return found

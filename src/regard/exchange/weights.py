@@ -104,8 +104,17 @@ class ForeignWeights:
             )
 
 
-def layers(weights: ForeignWeights, model: ModelRecipe, part: PartName) -> dict[str, Tensor]:
-    """Take the weights of all layers; return them by our names. `part` gives the foreign names."""
+def layers(
+    weights: ForeignWeights,
+    model: ModelRecipe,
+    part: PartName,
+    last: Callable[[str], str] = "{}.layer_norm".format,
+) -> dict[str, Tensor]:
+    """Take the weights of all layers and, unless `model.norm` is "post", of the last LayerNorms.
+
+    `part` gives the foreign names of parts of layers, and `last` that of the LayerNorm after the
+    last layer of a stack, such as encoder.layer_norm. Returns the weights by our names.
+    """
     found: dict[str, Tensor] = {}
     stacks = ("encoder", model.layers, model), ("decoder", model.decoder_layers, model.decoder)
     for stack, count, sizes in stacks:
@@ -119,6 +128,8 @@ def layers(weights: ForeignWeights, model: ModelRecipe, part: PartName) -> dict[
                 for ours, (theirs, outputs, inputs) in _linears(kind, sizes).items():
                     pair = weights.linear(part(stack, i, theirs), outputs, inputs)
                     found |= _pair(f"{module}.{ours}", pair)
+        if model.norm != "post":
+            found |= _pair(f"{stack}_norm", weights.norm(last(stack), model.d_model))
     return found
 
 
@@ -133,16 +144,6 @@ def _linears(kind: str, sizes: ModelRecipe) -> dict[str, tuple[str, int, int]]:
         "W_v": (f"{kind}.v", values, d),
         "W_o": (f"{kind}.o", d, values),
     }
-
-
-def last_norms(
-    weights: ForeignWeights, names: Mapping[str, str], model: ModelRecipe
-) -> dict[str, Tensor]:
-    """Take the LayerNorm after each stack; `names` has the norm's foreign name, by stack."""
-    found: dict[str, Tensor] = {}
-    for stack, theirs in names.items():
-        found |= _pair(f"{stack}_norm", weights.norm(theirs, model.d_model))
-    return found
 
 
 def _pair(name: str, pair: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
