@@ -8,11 +8,12 @@ from torch import Tensor
 
 from regard.errors import ModelError
 from regard.exchange.foreign import Foreign, ForeignConfig, foreign_recipe
-from regard.exchange.from_own_hf import is_own, marian_part, read_own_hf
+from regard.exchange.from_own_hf import is_own, read_own_hf
 from regard.exchange.hf_generation import GENERATION_KEYS, SPECIAL_IDS, Generation, generation_of
 from regard.exchange.hf_side import HuggingFaceSide
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.reading import read_object, read_pickled_tensors, read_safetensors
+from regard.exchange.to_hf import marian_part
 from regard.exchange.weights import ForeignWeights, layers
 from regard.files.regular import checksum
 from regard.recipe import Recipe

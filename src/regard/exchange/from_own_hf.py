@@ -19,27 +19,12 @@ from regard.exchange.hf_text import OURS
 from regard.exchange.hf_vocabulary import MarianVocabulary
 from regard.exchange.parts import matrices_of
 from regard.exchange.reading import read_safetensors
-from regard.exchange.to_hf import order_of_dimensions
+from regard.exchange.to_hf import marian_part, order_of_dimensions
 from regard.exchange.weights import ForeignWeights, layers
 from regard.files.regular import checksum
 from regard.recipe import ModelRecipe, Recipe
 from regard.text.tokenizer import Tokenizer
 
-_PARTS = {
-    "self.q": "self_attn.q_proj",
-    "self.k": "self_attn.k_proj",
-    "self.v": "self_attn.v_proj",
-    "self.o": "self_attn.out_proj",
-    "self.norm": "self_attn_layer_norm",
-    "cross.q": "encoder_attn.q_proj",
-    "cross.k": "encoder_attn.k_proj",
-    "cross.v": "encoder_attn.v_proj",
-    "cross.o": "encoder_attn.out_proj",
-    "cross.norm": "encoder_attn_layer_norm",
-    "ff.1": "fc1",
-    "ff.2": "fc2",
-    "ff.norm": "final_layer_norm",
-}
 _D_MODEL_OUT = (
     *(f"{layer}.{kind}" for layer in ("W_o", "W_2") for kind in ("weight", "bias")),
     *("norm.weight", "norm.bias"),
@@ -135,8 +120,3 @@ def _in_our_order(found: dict[str, Tensor], recipe: ModelRecipe) -> dict[str, Te
             values = values / stack.d_k**0.5
         ordered[name] = values.contiguous()
     return ordered
-
-
-def marian_part(stack: str, i: int, part: str) -> str:
-    """MarianMTModel's name of a part of a layer; the arguments are those of `PartName`."""
-    return f"model.{stack}.layers.{i}.{_PARTS[part]}"

@@ -21,29 +21,28 @@ from regard.exchange.cards import hf_card
 from regard.exchange.hf_text import write_json, write_text_files
 from regard.exchange.hf_vocabulary import MarianVocabulary
 from regard.exchange.parts import NamedWeights, copied_weights, matrices_of
+from regard.exchange.weights import parts_of_layer
 from regard.files.tensors import write_tensors
 from regard.recipe import ModelRecipe
 from regard.run.model_directory import Model
 from regard.text.foreign.base import ForeignTokenizer
 
-_MODULES = {
-    "self_attention.W_q": "self_attn.q_proj",
-    "self_attention.W_k": "self_attn.k_proj",
-    "self_attention.W_v": "self_attn.v_proj",
-    "self_attention.W_o": "self_attn.out_proj",
-    "cross_attention.W_q": "encoder_attn.q_proj",
-    "cross_attention.W_k": "encoder_attn.k_proj",
-    "cross_attention.W_v": "encoder_attn.v_proj",
-    "cross_attention.W_o": "encoder_attn.out_proj",
-    "feed_forward.W_1": "fc1",
-    "feed_forward.W_2": "fc2",
+_PARTS = {
+    "self.q": "self_attn.q_proj",
+    "self.k": "self_attn.k_proj",
+    "self.v": "self_attn.v_proj",
+    "self.o": "self_attn.out_proj",
+    "self.norm": "self_attn_layer_norm",
+    "cross.q": "encoder_attn.q_proj",
+    "cross.k": "encoder_attn.k_proj",
+    "cross.v": "encoder_attn.v_proj",
+    "cross.o": "encoder_attn.out_proj",
+    "cross.norm": "encoder_attn_layer_norm",
+    "ff.1": "fc1",
+    "ff.2": "fc2",
+    "ff.norm": "final_layer_norm",
 }
-"""MarianMTModel's name for each of our linear layers."""
-_NORMS = {
-    "encoder": ("self_attn_layer_norm", "final_layer_norm"),
-    "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
-}
-"""MarianMTModel's names for add_norm_1, add_norm_2 and add_norm_3 in a layer of each stack."""
+"""MarianMTModel's name for each part of a layer, as in `weights.PartName`."""
 LEAST_POSITIONS = 512
 """An exported model with our own tokenizer has at least this many positions."""
 
@@ -125,25 +124,24 @@ def _tensors(
 def _layer(
     recipe: ModelRecipe, weights: NamedWeights, stack: str, i: int, order: NDArray[np.int64]
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    ours, theirs = f"{stack}.{i}", f"model.{stack}.layers.{i}"
-    for name, equivalent in _MODULES.items():
-        if f"{ours}.{name}.weight" not in weights:
-            continue
-        weight, bias = weights[f"{ours}.{name}.weight"], weights[f"{ours}.{name}.bias"]
-        # W_o and W_2 have d_model outputs; all other linear layers have d_model inputs.
-        if name.endswith(("W_o", "W_2")):
+    for part, ours in parts_of_layer(stack, i, pre_norm=False).items():
+        weight, bias = weights[f"{ours}.weight"], weights[f"{ours}.bias"]
+        # A norm, W_o and W_2 have d_model outputs; all other linear layers have d_model inputs.
+        if part.endswith((".norm", ".o", ".2")):
             weight, bias = weight[order], bias[order]
         else:
             weight = weight[:, order]
-        if name.endswith("W_q") and recipe.score == "dot":
+        if part.endswith(".q") and recipe.score == "dot":
             scale = np.float32((recipe if stack == "encoder" else recipe.decoder).d_k ** 0.5)
             weight, bias = weight * scale, bias * scale
-        yield f"{theirs}.{equivalent}.weight", np.ascontiguousarray(weight)
-        yield f"{theirs}.{equivalent}.bias", np.ascontiguousarray(bias)
-    for number, equivalent in enumerate(_NORMS[stack], start=1):
-        for kind in ("weight", "bias"):
-            values = weights[f"{ours}.add_norm_{number}.norm.{kind}"][order]
-            yield f"{theirs}.{equivalent}.{kind}", np.ascontiguousarray(values)
+        theirs = marian_part(stack, i, part)
+        yield f"{theirs}.weight", np.ascontiguousarray(weight)
+        yield f"{theirs}.bias", np.ascontiguousarray(bias)
+
+
+def marian_part(stack: str, i: int, part: str) -> str:
+    """MarianMTModel's name of a part of a layer; the arguments are those of `PartName`."""
+    return f"model.{stack}.layers.{i}.{_PARTS[part]}"
 
 
 def _config(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:

@@ -118,32 +118,35 @@ def layers(
     found: dict[str, Tensor] = {}
     stacks = ("encoder", model.layers, model), ("decoder", model.decoder_layers, model.decoder)
     for stack, count, sizes in stacks:
-        kinds = ("self", "ff") if stack == "encoder" else ("self", "cross", "ff")
         for i in range(count):
-            for number, kind in enumerate(kinds, start=1):
-                module = f"{stack}.{i}.{_MODULES[kind]}"
-                norm = module if model.norm == "pre" else f"{stack}.{i}.add_norm_{number}"
-                pair = weights.norm(part(stack, i, f"{kind}.norm"), model.d_model)
-                found |= _pair(f"{norm}.norm", pair)
-                for ours, (theirs, outputs, inputs) in _linears(kind, sizes).items():
-                    pair = weights.linear(part(stack, i, theirs), outputs, inputs)
-                    found |= _pair(f"{module}.{ours}", pair)
+            for name, ours in parts_of_layer(stack, i, pre_norm=model.norm == "pre").items():
+                theirs = part(stack, i, name)
+                if name.endswith(".norm"):
+                    found |= _pair(ours, weights.norm(theirs, model.d_model))
+                else:
+                    found |= _pair(ours, weights.linear(theirs, *_shape(name, sizes)))
         if model.norm != "post":
             found |= _pair(f"{stack}_norm", weights.norm(last(stack), model.d_model))
     return found
 
 
-def _linears(kind: str, sizes: ModelRecipe) -> dict[str, tuple[str, int, int]]:
-    """For each linear layer, by our name: its part (see `PartName`), output width, input width."""
+def parts_of_layer(stack: str, i: int, *, pre_norm: bool) -> dict[str, str]:
+    """For each part of a layer, as in `PartName`, the name of its module in a model of regard."""
+    kinds = ("self", "ff") if stack == "encoder" else ("self", "cross", "ff")
+    names: dict[str, str] = {}
+    for number, kind in enumerate(kinds, start=1):
+        module = f"{stack}.{i}.{_MODULES[kind]}"
+        norm = module if pre_norm else f"{stack}.{i}.add_norm_{number}"
+        names[f"{kind}.norm"] = f"{norm}.norm"
+        names |= {f"{kind}.{w}": f"{module}.W_{w}" for w in ("12" if kind == "ff" else "qkvo")}
+    return names
+
+
+def _shape(part: str, sizes: ModelRecipe) -> tuple[int, int]:
+    """The outputs and the inputs of a linear layer."""
     d, keys, values = sizes.d_model, sizes.heads * sizes.d_k, sizes.heads * sizes.d_v
-    if kind == "ff":
-        return {"W_1": ("ff.1", sizes.d_ff, d), "W_2": ("ff.2", d, sizes.d_ff)}
-    return {
-        "W_q": (f"{kind}.q", keys, d),
-        "W_k": (f"{kind}.k", keys, d),
-        "W_v": (f"{kind}.v", values, d),
-        "W_o": (f"{kind}.o", d, values),
-    }
+    shapes = {"q": (keys, d), "k": (keys, d), "v": (values, d), "o": (d, values)}
+    return (shapes | {"1": (sizes.d_ff, d), "2": (d, sizes.d_ff)})[part[-1]]
 
 
 def _pair(name: str, pair: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
