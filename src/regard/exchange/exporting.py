@@ -91,7 +91,7 @@ def _check(
 
 
 def _to_hf(model: Model, out: Path) -> Certificate:
-    from regard.exchange.hf_plain_side import PretrainedSide
+    from regard.exchange.hf_side import exported_side
     from regard.exchange.hf_vocabulary import MarianVocabulary
     from regard.exchange.to_hf import positions_of, write_hf
 
@@ -101,7 +101,7 @@ def _to_hf(model: Model, out: Path) -> Certificate:
 
     def prove(folder: Path) -> Certificate:
         try:
-            theirs = PretrainedSide(folder, MarianVocabulary.of(model))
+            theirs = exported_side(folder, MarianVocabulary.of(model))
         except ModuleNotFoundError:
             why, versions = "transformers is not installed", OurSide(model).versions
             return unproved("regard to hf", why, versions, model.manifest["files"])

@@ -10,7 +10,7 @@ from regard.errors import ModelError
 from regard.exchange.foreign import Foreign, ForeignConfig, foreign_recipe
 from regard.exchange.from_own_hf import is_own, read_own_hf
 from regard.exchange.hf_generation import GENERATION_KEYS, SPECIAL_IDS, Generation, generation_of
-from regard.exchange.hf_side import HuggingFaceSide
+from regard.exchange.hf_side import foreign_side
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.reading import read_object, read_pickled_tensors, read_safetensors
 from regard.exchange.to_hf import marian_part
@@ -55,7 +55,7 @@ def read_hf(directory: Path) -> Foreign:
         weights=weights,
         tokenizer=tokenizer,
         files=_checksums(directory, path),
-        side=lambda: HuggingFaceSide(directory, tensors, generation, tokenizer),
+        side=lambda: foreign_side(directory, tensors, generation, tokenizer),
     )
 
 

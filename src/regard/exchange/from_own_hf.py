@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.errors import ModelError, RecipeError
 from regard.exchange.foreign import Foreign, NotRunError
-from regard.exchange.hf_plain_side import PretrainedSide
+from regard.exchange.hf_side import MarianSide, exported_side
 from regard.exchange.hf_text import OURS
 from regard.exchange.hf_vocabulary import MarianVocabulary
 from regard.exchange.parts import matrices_of
@@ -66,11 +66,11 @@ def read_own_hf(directory: Path) -> Foreign:
     )
 
 
-def _side(directory: Path, vocabulary: MarianVocabulary) -> PretrainedSide:
+def _side(directory: Path, vocabulary: MarianVocabulary) -> MarianSide:
     if not (directory / "config.json").is_file():  # without it, a large default model is opened
         raise NotRunError("transformers cannot open it: it has no config.json")
     try:
-        return PretrainedSide(directory, vocabulary)
+        return exported_side(directory, vocabulary)
     except ModuleNotFoundError:
         raise NotRunError("transformers is not installed") from None
     except Exception as error:  # files of another version may raise any exception

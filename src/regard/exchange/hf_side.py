@@ -1,4 +1,4 @@
-"""MarianMTModel and MarianTokenizer of `transformers`, as one side of a certificate."""
+"""MarianMTModel and its tokenizer, run by `transformers`, as one side of a certificate."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,51 +12,49 @@ from torch import Tensor
 from regard.exchange.certificate import Sequences
 from regard.exchange.foreign import NotRunError
 from regard.exchange.hf_generation import Generation
+from regard.exchange.hf_vocabulary import MarianVocabulary
 from regard.exchange.reading import read_object
 from regard.text.foreign.base import ForeignTokenizer
 from regard.text.foreign.order import IdOrder
 from regard.text.tokenizer import BOS
 
 
-class HuggingFaceSide:
-    """A directory of MarianMTModel, run by `transformers`.
-
-    The weights are `tensors`, which were read before: `transformers` reads no weights from the
-    directory. Raises NotRunError if `transformers` is not installed, or cannot open the directory.
-    """
+class MarianSide:
+    """A MarianMTModel with its tokenizer; "their" ids are the ids of both."""
 
     def __init__(
         self,
-        directory: Path,
-        tensors: Mapping[str, Tensor],
-        generation: Generation,
-        tokenizer: ForeignTokenizer[Any],
+        model: Any,
+        tokenizer: Any,
+        order: IdOrder,
+        source_order: IdOrder,
+        *,
+        start: int,
+        end: int,
+        left_out: Sequence[int],
+        **options: Any,
     ):
-        try:
-            import transformers
-        except ImportError:
-            raise NotRunError("transformers is not installed") from None
-        self._generation, self._order = generation, tokenizer.order
-        self._source_order: IdOrder = tokenizer.order_of("source")
-        self._version = transformers.__version__
-        try:
-            config = transformers.MarianConfig.from_dict(read_object(directory / "config.json"))
-            self._model: Any = transformers.MarianMTModel(config).eval().float()
-            self._model.load_state_dict(dict(tensors), strict=False)
-            self._model.tie_weights()
-            self._tokenizer: Any = transformers.MarianTokenizer.from_pretrained(
-                str(directory), local_files_only=True
-            )
-        except Exception as error:  # files of another version may raise any exception
-            raise NotRunError(f"transformers cannot open it: {str(error)[:200]}") from None
+        """`order` and `source_order` relate their ids of the target and the source to ours.
+
+        start     their id with which the decoder begins
+        end       their id of </s>
+        left_out  their ids that the softmax leaves out
+        options   of the method `generate`
+        """
+        self._model, self._tokenizer = model, tokenizer
+        self._order, self._source_order = order, source_order
+        self._start, self._end, self._left_out = start, end, list(left_out)
+        self._options = options
 
     @property
     def versions(self) -> Mapping[str, str]:
         """The versions of transformers and of PyTorch."""
-        return {"transformers": self._version, "torch": torch.__version__}
+        import transformers
+
+        return {"transformers": transformers.__version__, "torch": torch.__version__}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode texts by MarianTokenizer; return the ids as our source ids."""
+        """Encode texts by their tokenizer; return the ids as our source ids."""
         found = self._tokenizer(list(texts)).input_ids
         return [[int(self._source_order.ids[i]) for i in row] for row in found]
 
@@ -66,35 +64,78 @@ class HuggingFaceSide:
 
         A logit is -inf if MarianMTModel lacks the entry, or leaves it out of the softmax.
         """
-        ids = self._order.foreign_ids
-        begun = [self._generation.start if i == BOS else ids[i] for i in target]
+        theirs = self._order.foreign_ids
+        begun = [self._start if i == BOS else theirs[i] for i in target]
         logits = self._model(
-            input_ids=torch.tensor([self._foreign(source)]),
-            decoder_input_ids=torch.tensor([begun]),
+            input_ids=self._source(source), decoder_input_ids=torch.tensor([begun])
         ).logits[0]
-        if self._generation.excluded:
-            logits[:, list(self._generation.forbidden)] = -torch.inf
-        never = torch.tensor(ids) < 0
-        ours = logits[:, torch.tensor(ids).clamp(min=0)].masked_fill(never, -torch.inf)
-        return ours.numpy()
+        logits[:, self._left_out] = -torch.inf
+        ids = torch.tensor(theirs)
+        return logits[:, ids.clamp(min=0)].masked_fill(ids < 0, -torch.inf).numpy()
 
     @torch.inference_mode()
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
         """The output of `generate` for each source, one source at a time."""
         found = []
         for source in sources:
-            forbidden = [[i] for i in sorted(self._generation.forbidden)]
             tokens = self._model.generate(
-                input_ids=torch.tensor([self._foreign(source)]),
-                num_beams=beam, length_penalty=alpha, max_new_tokens=most, max_length=None,
-                do_sample=False, early_stopping=False, forced_eos_token_id=None,
-                bad_words_ids=forbidden or None, renormalize_logits=self._generation.excluded,
-                eos_token_id=self._generation.end, pad_token_id=self._generation.pad,
-                decoder_start_token_id=self._generation.start,
+                input_ids=self._source(source), num_beams=beam, length_penalty=alpha,
+                max_new_tokens=most, max_length=None, **self._options,
             )[0].tolist()[1:]  # fmt: skip
-            ended = tokens.index(self._generation.end) if self._generation.end in tokens else None
-            found.append([int(self._order.ids[i]) for i in tokens[:ended]])
+            length = tokens.index(self._end) if self._end in tokens else len(tokens)
+            found.append([int(self._order.ids[i]) for i in tokens[:length]])
         return found
 
-    def _foreign(self, source: Sequence[int]) -> list[int]:
-        return [self._source_order.foreign_ids[i] for i in source]
+    def _source(self, source: Sequence[int]) -> Tensor:
+        return torch.tensor([[self._source_order.foreign_ids[i] for i in source]])
+
+
+def foreign_side(
+    directory: Path,
+    tensors: Mapping[str, Tensor],
+    generation: Generation,
+    tokenizer: ForeignTokenizer[Any],
+) -> MarianSide:
+    """A foreign directory as a side.
+
+    The weights are `tensors`, which were read before: `transformers` reads no weights from the
+    directory. Raises NotRunError if `transformers` is not installed, or cannot open the directory.
+    """
+    try:
+        import transformers
+    except ImportError:
+        raise NotRunError("transformers is not installed") from None
+    try:
+        config = transformers.MarianConfig.from_dict(read_object(directory / "config.json"))
+        model: Any = transformers.MarianMTModel(config).eval().float()
+        model.load_state_dict(dict(tensors), strict=False)
+        model.tie_weights()
+        cutter = transformers.MarianTokenizer.from_pretrained(str(directory), local_files_only=True)
+    except Exception as error:  # files of another version may raise any exception
+        raise NotRunError(f"transformers cannot open it: {str(error)[:200]}") from None
+    forbidden = sorted(generation.forbidden)
+    return MarianSide(
+        model, cutter, tokenizer.order, tokenizer.order_of("source"), start=generation.start,
+        end=generation.end, left_out=forbidden if generation.excluded else [],
+        do_sample=False, early_stopping=False, forced_eos_token_id=None,
+        bad_words_ids=[[i] for i in forbidden] or None, renormalize_logits=generation.excluded,
+        eos_token_id=generation.end, pad_token_id=generation.pad,
+        decoder_start_token_id=generation.start,
+    )  # fmt: skip
+
+
+def exported_side(directory: Path, vocabulary: MarianVocabulary) -> MarianSide:
+    """A directory of `regard export hf` as a side, opened by from_pretrained without options.
+
+    Raises ModuleNotFoundError if `transformers` is not installed.
+    """
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    model: Any = transformers.MarianMTModel.from_pretrained(directory).eval().float()
+    cutter = transformers.AutoTokenizer.from_pretrained(directory)
+    return MarianSide(
+        model, cutter, vocabulary.order, vocabulary.source_order,
+        start=vocabulary.ids["decoder_start_token_id"], end=vocabulary.ids["eos_token_id"],
+        left_out=vocabulary.never if vocabulary.excluded else [],
+    )  # fmt: skip

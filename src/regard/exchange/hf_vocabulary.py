@@ -14,6 +14,7 @@ from regard.exchange.parts import copied_weights, matrices_of
 from regard.run.model_directory import Model
 from regard.text.foreign.base import ForeignTokenizer
 from regard.text.foreign.files import read_vocabulary
+from regard.text.foreign.order import IdOrder
 from regard.text.foreign.sentence_pieces import SentencePieceTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD
 
@@ -22,11 +23,10 @@ _Matrix = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class MarianVocabulary:
-    """The vocabulary of an exported model: our id for each exported id, and the special ids."""
+    """The vocabulary of an exported model; in `order` and `source_order`, its ids are foreign."""
 
-    theirs: NDArray[np.int64]
-    """[size] For each exported id of the target, our id."""
-    theirs_of_source: NDArray[np.int64]
+    order: IdOrder
+    source_order: IdOrder
     ids: dict[str, int]
     """The exported ids of special tokens, by keys of a configuration, such as "eos_token_id"."""
     never: list[int]
@@ -67,29 +67,19 @@ class MarianVocabulary:
             "pad_token_id": start if padding < 0 else padding,
             "decoder_start_token_id": start,
         }
-        sources = tokenizer.order_of("source").ids
-        return cls(order.ids, sources, ids, never, bool(barred), "MarianTokenizer")
+        sources = tokenizer.order_of("source")
+        return cls(order, sources, ids, never, bool(barred), "MarianTokenizer")
 
     @classmethod
     def own(cls, size: int) -> Self:
         """The vocabulary for a tokenizer of our own: the exported ids are our ids."""
         ids = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
-        every = np.arange(size)
+        every = IdOrder(size=size, specials=(PAD, BOS, EOS))
         return cls(every, every, ids | {"decoder_start_token_id": BOS}, [PAD, BOS])
-
-    @property
-    def size(self) -> int:
-        """The number of entries of the target's vocabulary."""
-        return len(self.theirs)
-
-    @property
-    def source_size(self) -> int:
-        """The number of entries of the source's vocabulary."""
-        return len(self.theirs_of_source)
 
     def rows(self, matrix: _Matrix) -> _Matrix:
         """The rows of a matrix of the target, in the order of the exported ids."""
-        return np.ascontiguousarray(matrix[self.theirs])
+        return np.ascontiguousarray(matrix[self.order.ids])
 
     def target_rows(self, matrix: _Matrix) -> _Matrix:
         """`rows` of the target's embedding; the decoder begins with the embedding of our <s>."""
@@ -99,13 +89,13 @@ class MarianVocabulary:
 
     def source_rows(self, matrix: _Matrix) -> _Matrix:
         """The rows of a matrix of the source, in the order of the exported ids."""
-        return np.ascontiguousarray(matrix[self.theirs_of_source])
+        return np.ascontiguousarray(matrix[self.source_order.ids])
 
     def bias(self, bias: _Matrix | None) -> _Matrix:
         """[size] `bias` by exported ids, with 0 for forbidden entries; zeros if `bias` is None."""
         if bias is None:
-            return np.zeros(self.size, np.float32)
-        found: _Matrix = np.where(bias < IMPOSSIBLE, np.float32(0), bias)[self.theirs]
+            return np.zeros(self.order.size, np.float32)
+        found: _Matrix = np.where(bias < IMPOSSIBLE, np.float32(0), bias)[self.order.ids]
         return found
 
 
