@@ -9,14 +9,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from regard.errors import MissingExtra, ModelError, RecipeError
+from regard.errors import ModelError, RecipeError
 from regard.exchange.reading import text_of_file
 from regard.files.regular import checksum
 from regard.text.foreign.base import ForeignTokenizer
 from regard.text.foreign.files import read_original
 from regard.text.foreign.moses import MosesSettings, MosesTokenizer
 from regard.text.foreign.order import IdOrder
-from regard.text.foreign.sentence_pieces import SentencePieceSettings, SentencePieceTokenizer
+from regard.text.foreign.sentence_pieces import (
+    SentencePieceSettings,
+    SentencePieceTokenizer,
+    pieces_in,
+)
 from regard.text.tokenizer import BOS, EOS, MOST_ENTRIES
 
 Vocabulary = dict[str, int]
@@ -141,7 +145,7 @@ def tokenizer_of(
 def _has_language_codes(vocabulary: Vocabulary, cutter: Path) -> bool:
     """Whether pieces such as `>>de<<` are in the vocabulary, but unknown to the source's cutter."""
     codes = {piece for piece in vocabulary if piece.startswith(">>") and piece.endswith("<<")}
-    return bool(codes) and not codes <= _pieces_of(cutter).keys()
+    return bool(codes) and not codes <= pieces_in(read_original(cutter)).keys()
 
 
 def _moses_settings(texts: Texts, names: SpecialNames, *, restricted: bool) -> MosesSettings:
@@ -168,26 +172,12 @@ def _known(texts: Texts, given: Sequence[Vocabulary], shared: bool) -> list[Voca
     known = list(given) or [read_vocabulary_of(path) for path in texts.vocabularies]
     if not known and not texts.cutters:
         raise RecipeError("give its vocabulary by --vocab, or its SentencePiece model by --spm")
-    known = known or [_pieces_of(path) for path in texts.cutters]
+    known = known or [pieces_in(read_original(path)) for path in texts.cutters]
     if len(known) == 2 and known[0] == known[1]:
         return known[:1]
     if len(known) == 2 and shared:
         raise ModelError("two vocabularies differ, and the model has one matrix for both: give one")
     return known
-
-
-def _pieces_of(path: Path) -> Vocabulary:
-    """The pieces of a SentencePiece model and their ids."""
-    try:
-        from sentencepiece import SentencePieceProcessor
-    except ImportError:
-        raise MissingExtra("a SentencePiece model", "exchange") from None
-    model = SentencePieceProcessor()
-    try:
-        model.LoadFromSerializedProto(read_original(path).content)
-    except (RuntimeError, ValueError):
-        raise ModelError(f"{path}: damaged, or not a SentencePiece model") from None
-    return {model.id_to_piece(i): i for i in range(len(model))}
 
 
 def read_vocabulary_of(path: Path) -> Vocabulary:

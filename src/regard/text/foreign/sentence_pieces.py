@@ -267,9 +267,12 @@ def _vocabulary_name(files: Mapping[str, Original], side: str) -> str:
 
 def _vocabulary(files: Mapping[str, Original], side: str) -> dict[str, int]:
     name = _vocabulary_name(files, side)
-    if name.endswith(".json"):
-        return read_vocabulary(files[name])
-    model = _model(files[name])
+    return read_vocabulary(files[name]) if name.endswith(".json") else pieces_in(files[name])
+
+
+def pieces_in(file: Original) -> dict[str, int]:
+    """The pieces of a SentencePiece model and their ids; raises ModelError if it is damaged."""
+    model = _model(file)
     return {model.id_to_piece(i): i for i in range(len(model))}
 
 
