@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.corpus.derivation import Derivation, Link, Word
+from regard.corpus.derivation import Derivation, Word
 from regard.corpus.morphology import Gender
 from regard.corpus.sentences import make_sentence
 from regard.errors import DataError
@@ -89,41 +89,34 @@ def example(seed: int, index: int) -> Example:
     for first in (source[0], target[0]):
         first.text = first.text[0].upper() + first.text[1:]
     places = {id(word): place for words in (source, target) for place, word in enumerate(words)}
+
+    def at(word: Word) -> int:
+        return places[id(word)]
+
     return Example(
         _detokenised(source),
         _detokenised(target),
         str(tree),
         tuple(word.text for word in source),
         tuple(word.text for word in target),
-        tuple(_pronoun(link, places) for link in d.links),
         tuple(
-            Separable(
-                places[id(split.english)],
-                places[id(split.german)],
-                places[id(split.particle)],
-                split.infinitive,
+            Pronoun(
+                at(link.english),
+                at(link.antecedent.english),
+                at(link.german),
+                at(link.antecedent.german),
+                link.antecedent.noun.gender,
             )
-            for split in d.splits
+            for link in d.links
         ),
         tuple(
-            Comparative(
-                places[id(made.english)],
-                places[id(made.adjective)],
-                places[id(made.german)],
-                places[id(made.comparative)],
-            )
-            for made in d.made
+            Separable(at(verb.english), at(verb.german), at(verb.particle), verb.infinitive)
+            for verb in d.splits
         ),
-    )
-
-
-def _pronoun(link: Link, places: dict[int, int]) -> Pronoun:
-    return Pronoun(
-        places[id(link.english)],
-        places[id(link.antecedent.english)],
-        places[id(link.german)],
-        places[id(link.antecedent.german)],
-        link.antecedent.noun.gender,
+        tuple(
+            Comparative(at(one.english), at(one.adjective), at(one.german), at(one.comparative))
+            for one in d.made
+        ),
     )
 
 
