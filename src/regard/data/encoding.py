@@ -41,6 +41,13 @@ class SplitCounts:
     target_tokens: int
     """Tokens of the kept targets, </s> included."""
 
+    @classmethod
+    def of(cls, fates: Counter[Verdict], source: SideWriter, target: SideWriter) -> SplitCounts:
+        """The counts of a split whose two sides have been written."""
+        outcome = {verdict.value: fates[verdict] for verdict in Verdict}
+        tokens = {"source_tokens": source.tokens, "target_tokens": target.tokens}
+        return cls(read=fates.total(), **outcome, **tokens)
+
 
 class Encoded(NamedTuple):
     """The kept pairs of a block as ids, and how many of its pairs got each verdict."""
@@ -138,10 +145,7 @@ def encode(
             sources.append(block.source)
             targets.append(block.target)
             fates.update(block.fates)
-    outcome = {verdict.value: fates[verdict] for verdict in Verdict}
-    return SplitCounts(
-        fates.total(), **outcome, source_tokens=sources.tokens, target_tokens=targets.tokens
-    )
+    return SplitCounts.of(fates, sources, targets)
 
 
 def encoded(pairs: Sequence[TextPair], tokenizer: AnyTokenizer) -> list[Ids]:

@@ -76,11 +76,7 @@ class TreeWriter:
 
     def counts(self) -> SplitCounts:
         """How many trees were written and dropped; call this after `close`."""
-        outcome = {verdict.value: self.fates[verdict] for verdict in Verdict}
-        source, target = (side.tokens for side in self._sides)
-        return SplitCounts(
-            self.fates.total(), **outcome, source_tokens=source, target_tokens=target
-        )
+        return SplitCounts.of(self.fates, *self._sides)
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
