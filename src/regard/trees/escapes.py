@@ -6,12 +6,9 @@ No label of the treebanks needs this; it makes `linearise` reversible for any la
 import re
 
 
-def escaped(label: str, special: str) -> str:
-    r"""Write each special character and backslash as `\`, its hexadecimal code point and `;`.
-
-    `special` holds the special characters in the syntax of a character class of `re`.
-    """
-    return re.sub(rf"[\\{special}]", lambda found: f"\\{ord(found[0]):x};", label)
+def escaped(label: str) -> str:
+    r"""Write each bracket, blank and backslash as `\`, its hexadecimal code point and `;`."""
+    return re.sub(r"[\\()\s]", lambda found: f"\\{ord(found[0]):x};", label)
 
 
 def unescaped(label: str) -> str:

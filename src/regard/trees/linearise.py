@@ -27,8 +27,6 @@ NORMALISED = "XX"
 OPEN, CLOSE = "(", ")"
 EMPTY = r"\;"
 
-_SPECIAL = r"()\s"
-
 
 class IllFormed(ValueError):
     """The sequence is not a tree over the words; the wrong token is number `position`, from 1."""
@@ -51,7 +49,7 @@ def linearise(tree: Tree, form: Form = "tags") -> list[str]:
         if isinstance(node, str):
             tokens.append(node)
         elif node.word is None:
-            label = escaped(node.label, _SPECIAL)
+            label = escaped(node.label)
             tokens.append(OPEN + label)
             todo.append(CLOSE + label)
             todo.extend(reversed(node.children))
@@ -122,4 +120,4 @@ def _closed(around: list[_Open], token: str, position: int) -> Tree:
 
 
 def _tag(tag: str) -> str:
-    return escaped(tag, _SPECIAL) or EMPTY
+    return escaped(tag) or EMPTY
