@@ -9,7 +9,7 @@ from regard.errors import ModelError
 from regard.exchange.certificate import CERTIFICATE, Certificate
 from regard.exchange.hf_text import OURS
 from regard.files.manifest import read_manifest
-from regard.run.journal import read_journal
+from regard.run.journal import last_validation
 from regard.run.model_directory import Model, open_model
 
 _FIGURES = "loss", "perplexity", "accuracy", "bleu", "f1"
@@ -58,9 +58,7 @@ def _scores(directory: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = read_journal(path)
+        last = last_validation(path)
     except (OSError, ValueError, RecursionError):
         raise ModelError(f"{path}: damaged: remove it to see the model without scores") from None
-    validations = [r for r in found if r.get("event") == "validation"]
-    last = validations[-1] if validations else {}
     return {key: last[key] for key in ("step", *_FIGURES) if key in last}

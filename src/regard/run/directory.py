@@ -27,7 +27,7 @@ from regard.run import checkpoints
 from regard.run.averaging import average_weights
 from regard.run.beginning import keep_beginning
 from regard.run.checkpoints import Checkpoint, Keep, RandomStates
-from regard.run.journal import Journal, NoJournal, RecordListener, read_journal
+from regard.run.journal import Journal, NoJournal, RecordListener, last_validation
 from regard.run.model_directory import write_model
 from regard.run.setup import Setup
 from regard.run.state import TrainingState
@@ -134,15 +134,11 @@ class RunDirectory:
         weights, steps = average_weights(found), sorted(checkpoint.step for checkpoint in found)
         told = {"step": state.step, "averaged": steps, "seconds": round(state.seconds, 3)}
         told["cost"] = setup.cost(state).record()
-        last = {"last_validation": self._last_validation()}
+        validation = last_validation(self.journal.path)
+        figures = {k: v for k, v in validation.items() if k not in ("event", "samples")}
+        last = {"last_validation": figures}
         about = told | setup.fingerprints | ({"best": best} if best else {}) | last
         write_model(self.path, setup.recipe, setup.tokenizer, weights, about)
         write_file(self.path / "result.json", json.dumps(told | last, indent=1) + "\n")
         self.journal.write("finish", **told)
         return weights
-
-    def _last_validation(self) -> dict[str, Any]:
-        """The figures of the last validation; empty if there was none."""
-        validations = [r for r in read_journal(self.journal.path) if r["event"] == "validation"]
-        last = validations[-1] if validations else {}
-        return {key: value for key, value in last.items() if key not in ("event", "samples")}

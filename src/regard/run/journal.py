@@ -77,6 +77,12 @@ def read_journal(path: Path) -> list[Record]:
     return [json.loads(line) for line in _whole_lines(text) if _step_of(line) < math.inf]
 
 
+def last_validation(path: Path) -> Record:
+    """The record of the last validation in a journal; empty if there is none."""
+    validations = [record for record in read_journal(path) if record["event"] == "validation"]
+    return validations[-1] if validations else {}
+
+
 def tensorboard(directory: Path) -> RecordListener:
     """A listener that writes TensorBoard events into `directory`.
 
