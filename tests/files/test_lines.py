@@ -1,6 +1,7 @@
 import gzip
 import io
 import lzma
+import os
 import random
 import sys
 from collections.abc import Callable
@@ -167,11 +168,14 @@ def test_the_bytes_that_were_read_are_told(file: Path, pack: Callable[[bytes], b
 def test_what_can_be_read_only_once_is_refused_where_twice_is_needed(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     refuse_unreadable(tmp_path / "a")
-    for once in ("-", "/dev/null"):
+    os.mkfifo(tmp_path / "pipe")  # nobody writes into it, so opening it would wait for ever
+    for once in ("-", "/dev/null", tmp_path / "pipe"):
         with pytest.raises(DataError, match="more than once"):
             refuse_unreadable(once)
     with pytest.raises(DataError, match="is a directory"):
         refuse_unreadable(tmp_path)
+    with pytest.raises(DataError, match="no such file"):
+        refuse_unreadable(tmp_path / "b")
 
 
 def test_checksum_is_of_the_stored_bytes(file: Path) -> None:

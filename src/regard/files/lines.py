@@ -10,6 +10,7 @@ the start of the file; nothing else is changed.
 
 import gzip
 import lzma
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -108,9 +109,11 @@ def refuse_unreadable(path: str | Path) -> None:
     """Raise DataError unless the path is a file that can be read more than once."""
     if str(path) == "-":
         raise DataError("is read more than once here: save it in a file first", "standard input")
-    with refusing_read_errors(path), Path(path).open("rb"):
-        if not Path(path).is_file():
+    with refusing_read_errors(path):
+        kind = Path(path).stat().st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # opening a pipe may wait for ever
             raise DataError("is read more than once here: save it in a regular file first", path)
+        Path(path).open("rb").close()
 
 
 def text_checksum(path: str | Path) -> str:
