@@ -197,6 +197,15 @@ HUGGING_FACE: dict[str, tuple[Spoil, str]] = {
     "two ends": (generation(eos_token_id=[0, 4]), "eos_token_id is [0, 4]"),
     "end is forbidden": (generation(bad_words_ids=[[0]]), "end of sentence"),
     "a word is forbidden": (generation(bad_words_ids=[[5]]), "never writes the id 5"),
+    "an id beyond is forbidden": (
+        generation(bad_words_ids=[[10**6]]),
+        "bad_words_ids is [[10",
+    ),
+    "an id beyond is suppressed": (
+        generation(suppress_tokens=[10**6]),
+        "suppress_tokens is [1000",
+    ),
+    "a word is suppressed": (generation(suppress_tokens="a"), "suppress_tokens is 'a'"),
     "two words are forbidden": (generation(bad_words_ids=[[5, 6]]), "one id each"),
     "n-grams": (generation(no_repeat_ngram_size=3), "no_repeat_ngram_size is 3"),
     "samples": (generation(do_sample=True), "do_sample is True"),

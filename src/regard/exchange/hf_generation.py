@@ -124,12 +124,15 @@ def _id(keys: ForeignConfig, key: str, vocabulary: int) -> int:
 
 def _forbidden(keys: ForeignConfig, vocabulary: int) -> frozenset[int]:
     words = keys.get("bad_words_ids", [])
-    single = keys.get("suppress_tokens", [])
-    if not isinstance(words, list) or not isinstance(single, list):
+    if not isinstance(words, list):
         raise keys.refusal("bad_words_ids", "a list of lists of ids")
     if not all(isinstance(word, list) and len(word) == 1 for word in words):
         raise keys.refusal("bad_words_ids", "words of one id each to be converted exactly")
-    ids = [*(word[0] for word in words), *single]
-    if not all(type(i) is int and 0 <= i < vocabulary for i in ids):
-        raise keys.refusal("bad_words_ids", f"ids of the {vocabulary:,} entries")
-    return frozenset(ids)
+    lists = {"bad_words_ids": [word[0] for word in words]}
+    lists["suppress_tokens"] = keys.get("suppress_tokens", [])
+    for key, ids in lists.items():
+        if not isinstance(ids, list) or not all(
+            type(i) is int and 0 <= i < vocabulary for i in ids
+        ):
+            raise keys.refusal(key, f"ids of the {vocabulary:,} entries")
+    return frozenset(i for ids in lists.values() for i in ids)
