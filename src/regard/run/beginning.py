@@ -43,14 +43,17 @@ def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
         )
 
 
-def refuse_less_time(directory: Path, recipe: Recipe, seconds: float, ended: float) -> None:
+def refuse_less_time(
+    directory: Path, earlier: Recipe, recipe: Recipe, seconds: float, ended: float
+) -> None:
     """Raise TrainingError if the recipe's new time is less than what the run has taken already.
 
-    The run has taken `seconds`; `ended` is the value of `training.minutes` that was over, or 0. The
-    newest checkpoint tells both numbers. An unchanged or unlimited time is never refused.
+    The run was begun with the recipe `earlier` and has taken `seconds`; `ended` is the value of
+    `training.minutes` that was over, or 0. The newest checkpoint tells both numbers. An unchanged
+    or unlimited time is never refused.
     """
     minutes = recipe.training.minutes
-    if minutes == 0 or minutes == (begun(directory) or recipe).training.minutes:
+    if minutes == 0 or minutes == earlier.training.minutes:
         return
     if minutes < ended or 60 * minutes <= seconds:
         raise TrainingError(
@@ -59,14 +62,13 @@ def refuse_less_time(directory: Path, recipe: Recipe, seconds: float, ended: flo
         )
 
 
-def refuse_adam_after_muon(directory: Path, recipe: Recipe) -> None:
-    """Raise RecipeError if `recipe` has Adam, and the run in the directory has learned by Muon.
+def refuse_adam_after_muon(directory: Path, earlier: Recipe, recipe: Recipe) -> None:
+    """Raise RecipeError if `recipe` has Adam, and the run has learned by Muon, as `earlier` says.
 
     Muon keeps no mean of the squared gradient of a matrix, by which Adam divides: with the 0 that
     is in its place, Adam's first update would destroy the weights. Muon can continue a run of Adam.
     """
-    earlier = (begun(directory) or recipe).training.optimizer
-    if (earlier, recipe.training.optimizer) == ("muon", "adam"):
+    if (earlier.training.optimizer, recipe.training.optimizer) == ("muon", "adam"):
         raise RecipeError(
             f"{directory}: has learned by Muon, and Adam cannot continue from its moments: keep "
             f"training.optimizer = muon, or begin a new run with --from {directory} and another "
@@ -115,12 +117,6 @@ def _replace(path: Path, content: bytes) -> None:
     with refusing_write_errors(path):
         path.with_name(MANIFEST).unlink(missing_ok=True)
     write_file(path, content)
-
-
-def changed_shape(directory: Path, recipe: Recipe) -> str:
-    """The fields of [model] that differ from the run's recipe.toml, as text; "" if none does."""
-    before = begun(directory) or recipe
-    return ", ".join(what for what in differences(before, recipe) if what.startswith("model."))
 
 
 def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: bool) -> None:

@@ -13,7 +13,7 @@ from regard.machine.devices import free_memory, in_words
 from regard.run import checkpoints
 from regard.run.beginning import (
     begun,
-    changed_shape,
+    differences,
     refuse_adam_after_muon,
     refuse_changed,
     refuse_less_time,
@@ -119,21 +119,23 @@ class Resumption:
         refuse_changed(changed, checkpoint.path, knowingly=self._accept_changes)
         if changed:
             self._warn(f"{checkpoint.path}: the data changed since this run began")
-        refuse_adam_after_muon(self._directory.path, setup.recipe)
+        earlier = begun(self._directory.path) or setup.recipe
+        refuse_adam_after_muon(self._directory.path, earlier, setup.recipe)
         try:
             randoms = checkpoints.restore(checkpoint, optimizer)
             state = TrainingState.restored(about["state"])
-            before = begun(self._directory.path) or setup.recipe  # if "judged_by" is missing
-            judge = about.get("judged_by", judged_by(before.training.best))
+            # Checkpoints of older versions have no "judged_by".
+            judge = about.get("judged_by", judged_by(earlier.training.best))
             if judge != judged_by(setup.recipe.training.best):
                 state.forget_best()
             restored = state, about["batches"], randoms
         except (KeyError, TypeError, RuntimeError) as error:
-            why = changed_shape(self._directory.path, setup.recipe) or str(error)
+            changes = differences(earlier, setup.recipe)
+            why = ", ".join(what for what in changes if what.startswith("model.")) or str(error)
             raise ModelError(
                 f"{checkpoint.path}: does not fit this recipe ({why}): choose another --out"
             ) from None
-        refuse_less_time(self._directory.path, setup.recipe, state.seconds, state.ended)
+        refuse_less_time(self._directory.path, earlier, setup.recipe, state.seconds, state.ended)
         return restored
 
     def _go_to(self, position: Position, batches: Batches) -> None:
