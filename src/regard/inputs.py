@@ -180,7 +180,7 @@ class TrainingFiles:
 NO_FILES = TrainingFiles()
 
 
-def described(tokenizer: Path, assignments: Sequence[str] = ()) -> TokenizerRecipe:
+def described(tokenizer: Path, assignments: Sequence[str]) -> TokenizerRecipe:
     """The section [tokenizer] of a recipe for data that this tokenizer encodes.
 
     A tokenizer of another program counts as "bpe". Raises RegardError if one of `assignments`, the

@@ -238,7 +238,7 @@ class Translator(Decoding):
                 raise DataError(f"{problem}: {advice}", where, number)
         return sources
 
-    def _split(self, line: str, code: str = "") -> list[str]:
+    def _split(self, line: str, code: str) -> list[str]:
         """Cut a line in two, again and again, until each part is short enough; return the parts.
 
         A line is cut at the end of a clause if possible, else between words, else in its middle.

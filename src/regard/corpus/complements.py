@@ -85,7 +85,7 @@ class Complement:
         ]  # fmt: skip
 
 
-def person(d: Derivation, case: Case, subject: Nominal, style: Style = "free") -> Nominal:
+def person(d: Derivation, case: Case, subject: Nominal, style: Style) -> Nominal:
     """A random person: a noun, a name, or a pronoun.
 
     If the subject is `I` or `we`, the pronoun is neither `I` nor `we`.

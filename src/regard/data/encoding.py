@@ -73,7 +73,8 @@ class EncodeForTraining:
     """A job for `encode` that drops held-out pairs, duplicates, and pairs that break the `rules`.
 
     `repeats` is a file in which `mark_repeats` marked the duplicates; with None, duplicates are
-    kept. `mix` says for each file of the corpus how often its pairs are written, by default once.
+    kept. `mix` says for each file of the corpus how often its pairs are written; if it is empty,
+    all pairs are written once.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class EncodeForTraining:
         rules: DataRecipe,
         held_out: Collection[TextPair],
         repeats: Path | None,
-        mix: Sequence[int] = (),
+        mix: Sequence[int],
     ):
         self._tokenizer, self._rules, self._mix = tokenizer, rules, mix
         self._held_out, self._repeats = frozenset(held_out), repeats

@@ -91,7 +91,7 @@ class ForeignConfig:
             raise self.refusal(key, f"a number from {least:g}")
         return float(value)
 
-    def flag(self, key: str, default: bool | None = None) -> bool:
+    def flag(self, key: str, default: bool) -> bool:
         """The boolean of a key; raises ModelError for another value."""
         value = self._get(key, default)
         if type(value) is not bool:

@@ -15,10 +15,8 @@ step, and `TUNING` for the choice of the search's settings."""
 class Clock:
     """Counts time and tokens; decides what is due, from the step, the time and the signals."""
 
-    def __init__(
-        self, setup: Setup, journal: Journal, interrupt: Interrupt, began: float | None = None
-    ):
-        """`began` is the value of `time.monotonic` at which the run's time starts."""
+    def __init__(self, setup: Setup, journal: Journal, interrupt: Interrupt, began: float | None):
+        """The run's time starts when `time.monotonic` gave `began`; if that is None, now."""
         self._recipe, self._processes = setup.recipe.training, setup.processes
         self._journal, self.interrupt = journal, interrupt
         self._counted_at = time.monotonic() if began is None else began

@@ -101,7 +101,7 @@ class _Scanner:
 
     def _interval(self, once: _Ways, is_group: bool) -> _Ways:
         """Read the rest of {2}, {2,3} or {2,}; `once` has the ways of one repetition."""
-        least, comma, most = self._until("}").partition(",")
+        least, comma, most = self._until_brace().partition(",")
         if not (least + most).isascii() or not (least + most).isdecimal():
             raise _Unsafe
         if comma and not most:
@@ -159,7 +159,7 @@ class _Scanner:
         if letter in "pP":
             if not self._take("{"):
                 raise _Unsafe
-            self._until("}")
+            self._until_brace()
 
     def _take(self, text: str) -> bool:
         found = self._rest.startswith(text)
@@ -167,8 +167,8 @@ class _Scanner:
             self._rest = self._rest[len(text) :]
         return found
 
-    def _until(self, end: str) -> str:
-        text, found, self._rest = self._rest.partition(end)
+    def _until_brace(self) -> str:
+        text, found, self._rest = self._rest.partition("}")
         if not found:
             raise _Unsafe
         return text
