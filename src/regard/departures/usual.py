@@ -16,29 +16,27 @@ from regard.recipe import Recipe
 from regard.schedule import learning_rate
 
 _BASE_RATE, _BIG_RATE = (learning_rate(4000, d_model, 4000) for d_model in (512, 1024))
-_BASE_SHAPE: Mapping[str, Any] = MappingProxyType(
-    {
-        "task.output": "text",
-        "model.layers": 6,
-        "model.decoder_layers": 6,
-        "model.d_model": 512,
-        "model.d_ff": 2048,
-        "model.heads": 8,
-        "model.d_k": 64,
-        "model.d_v": 64,
-        "model.dropout": 0.1,
-        "model.activation": "relu",
-        "model.norm": "post",
-        "model.norm_epsilon": 1e-6,
-        "model.embedding_scale": True,
-        "model.output_bias": False,
-        "model.positions": "sinusoidal",
-        "data.layout": "grouped",
-        "data.subword_dropout": 0.0,
-        "training.beta1": 0.9,
-        "training.label_smoothing": 0.1,
-    }
-)
+_BASE_SHAPE: Mapping[str, Any] = {
+    "task.output": "text",
+    "model.layers": 6,
+    "model.decoder_layers": 6,
+    "model.d_model": 512,
+    "model.d_ff": 2048,
+    "model.heads": 8,
+    "model.d_k": 64,
+    "model.d_v": 64,
+    "model.dropout": 0.1,
+    "model.activation": "relu",
+    "model.norm": "post",
+    "model.norm_epsilon": 1e-6,
+    "model.embedding_scale": True,
+    "model.output_bias": False,
+    "model.positions": "sinusoidal",
+    "data.layout": "grouped",
+    "data.subword_dropout": 0.0,
+    "training.beta1": 0.9,
+    "training.label_smoothing": 0.1,
+}
 _BIG_SHAPE = {"model.d_model": 1024, "model.d_ff": 4096, "model.heads": 16, "model.dropout": 0.3}
 
 
@@ -81,24 +79,22 @@ _T2T_BEYOND = (
     ),
     Beyond("averaging", "a separate tool", "at the end of training"),
 )
-_T2T: Mapping[str, Any] = MappingProxyType(
-    {
-        **_BASE_SHAPE,
-        "model.norm": "pre",
-        "model.attention_dropout": 0.1,
-        "model.relu_dropout": 0.1,
-        "data.max_length": 256,
-        "training.steps": 250_000,
-        "training.rate": 2.0,
-        "training.warmup_steps": 8000,
-        "training.beta2": 0.997,
-        "training.epsilon": 1e-9,
-        "training.precision": "fp32",
-        "search.beam": 4,
-        "search.alpha": 0.6,
-        "search.max_extra": 100,
-    }
-)
+_T2T: Mapping[str, Any] = {
+    **_BASE_SHAPE,
+    "model.norm": "pre",
+    "model.attention_dropout": 0.1,
+    "model.relu_dropout": 0.1,
+    "data.max_length": 256,
+    "training.steps": 250_000,
+    "training.rate": 2.0,
+    "training.warmup_steps": 8000,
+    "training.beta2": 0.997,
+    "training.epsilon": 1e-9,
+    "training.precision": "fp32",
+    "search.beam": 4,
+    "search.alpha": 0.6,
+    "search.max_extra": 100,
+}
 _FAIRSEQ_BEYOND = (
     _SINUSOIDS,
     Beyond("label smoothing", "epsilon/(V − 1) on each wrong entry", _EVERY),
@@ -117,23 +113,21 @@ _FAIRSEQ_BEYOND = (
     ),
     Beyond("averaging", "a separate script", "at the end of training"),
 )
-_FAIRSEQ: Mapping[str, Any] = MappingProxyType(
-    {
-        **_BASE_SHAPE,
-        "model.norm_epsilon": 1e-5,
-        "model.attention_dropout": 0.0,
-        "model.relu_dropout": 0.0,
-        "tokenizer.kind": "bpe",
-        "tokenizer.vocabulary": 32_768,
-        "training.rate": round(0.0005 / _BASE_RATE, 3),
-        "training.warmup_steps": 4000,
-        "training.beta2": 0.98,
-        "training.epsilon": 1e-8,
-        "search.beam": 4,
-        "search.alpha": 0.6,
-        "search.penalty": "length",
-    }
-)
+_FAIRSEQ: Mapping[str, Any] = {
+    **_BASE_SHAPE,
+    "model.norm_epsilon": 1e-5,
+    "model.attention_dropout": 0.0,
+    "model.relu_dropout": 0.0,
+    "tokenizer.kind": "bpe",
+    "tokenizer.vocabulary": 32_768,
+    "training.rate": round(0.0005 / _BASE_RATE, 3),
+    "training.warmup_steps": 4000,
+    "training.beta2": 0.98,
+    "training.epsilon": 1e-8,
+    "search.beam": 4,
+    "search.alpha": 0.6,
+    "search.penalty": "length",
+}
 _JOEYNMT_BEYOND = (
     Beyond(
         "learning rate",
@@ -148,64 +142,59 @@ _JOEYNMT_BEYOND = (
     Beyond("final model", "the checkpoint of the best perplexity", "an average"),
     Beyond("longest sentences", "100 pieces without `</s>`", "data.max_length, `</s>` included"),
 )
-_JOEYNMT: Mapping[str, Any] = MappingProxyType(
-    {
-        **_BASE_SHAPE,
-        "model.norm": "pre",
-        "model.attention_dropout": 0.1,
-        "model.relu_dropout": 0.1,
-        "tokenizer.kind": "bpe",
-        "data.source_tokens": 4096,
-        "data.target_tokens": 4096,
-        "training.accumulate": 1,
-        "training.beta2": 0.999,
-        "training.epsilon": 1e-8,
-        "training.average": 1,
-        "training.precision": "fp32",
-        "search.beam": 5,
-        "search.alpha": 1.0,
-    }
-)
+_JOEYNMT: Mapping[str, Any] = {
+    **_BASE_SHAPE,
+    "model.norm": "pre",
+    "model.attention_dropout": 0.1,
+    "model.relu_dropout": 0.1,
+    "tokenizer.kind": "bpe",
+    "data.source_tokens": 4096,
+    "data.target_tokens": 4096,
+    "training.accumulate": 1,
+    "training.beta2": 0.999,
+    "training.epsilon": 1e-8,
+    "training.average": 1,
+    "training.precision": "fp32",
+    "search.beam": 5,
+    "search.alpha": 1.0,
+}
+
+
+def _settings(
+    source: str, beyond: tuple[Beyond, ...], fields: Mapping[str, Mapping[str, Any]]
+) -> tuple[Usual, ...]:
+    """The settings of one code base; `fields` has the fields of each by its name."""
+    return tuple(
+        Usual(name, source, MappingProxyType(dict(its)), beyond) for name, its in fields.items()
+    )
+
 
 USUAL: Mapping[str, tuple[Usual, ...]] = MappingProxyType(
     {
-        "t2t": (
-            Usual(
-                "tensor2tensor, transformer_base",
-                "tensorflow/tensor2tensor: tensor2tensor/models/transformer.py",
-                _T2T,
-                _T2T_BEYOND,
-            ),
-            Usual(
-                "tensor2tensor, transformer_big",
-                "tensorflow/tensor2tensor: tensor2tensor/models/transformer.py",
-                MappingProxyType({**_T2T, **_BIG_SHAPE}),
-                _T2T_BEYOND,
-            ),
+        "t2t": _settings(
+            "tensorflow/tensor2tensor: tensor2tensor/models/transformer.py",
+            _T2T_BEYOND,
+            {
+                "tensor2tensor, transformer_base": _T2T,
+                "tensor2tensor, transformer_big": {**_T2T, **_BIG_SHAPE},
+            },
         ),
-        "fairseq": (
-            Usual(
-                "fairseq, transformer_wmt_en_de",
-                "facebookresearch/fairseq: examples/scaling_nmt/README.md",
-                _FAIRSEQ,
-                _FAIRSEQ_BEYOND,
-            ),
-            Usual(
-                "fairseq, transformer_vaswani_wmt_en_de_big",
-                "facebookresearch/fairseq: examples/scaling_nmt/README.md",
-                MappingProxyType(
-                    {**_FAIRSEQ, **_BIG_SHAPE, "training.rate": round(0.0005 / _BIG_RATE, 3)}
-                ),
-                _FAIRSEQ_BEYOND,
-            ),
+        "fairseq": _settings(
+            "facebookresearch/fairseq: examples/scaling_nmt/README.md",
+            _FAIRSEQ_BEYOND,
+            {
+                "fairseq, transformer_wmt_en_de": _FAIRSEQ,
+                "fairseq, transformer_vaswani_wmt_en_de_big": {
+                    **_FAIRSEQ,
+                    **_BIG_SHAPE,
+                    "training.rate": round(0.0005 / _BIG_RATE, 3),
+                },
+            },
         ),
-        "joeynmt": (
-            Usual(
-                "JoeyNMT, transformer_wmt17_ende",
-                "joeynmt/joeynmt: configs/transformer_wmt17_ende.yaml",
-                _JOEYNMT,
-                _JOEYNMT_BEYOND,
-            ),
+        "joeynmt": _settings(
+            "joeynmt/joeynmt: configs/transformer_wmt17_ende.yaml",
+            _JOEYNMT_BEYOND,
+            {"JoeyNMT, transformer_wmt17_ende": _JOEYNMT},
         ),
     }
 )
