@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from regard.errors import ModelError
 from regard.exchange.sentences import SENTENCES
-from regard.files.regular import open_regular, reason
+from regard.files.regular import read_regular, reason
 from regard.text.tokenizer import BOS, EOS
 
 CERTIFICATE = "certificate.json"
@@ -113,11 +113,7 @@ class Certificate(BaseModel):
         """The certificate in a directory, or None; raises ModelError for a damaged certificate."""
         path = directory / CERTIFICATE
         try:
-            with open_regular(path) as file:
-                content = file.read(_LONGEST_CERTIFICATE + 1)
-            if len(content) > _LONGEST_CERTIFICATE:
-                raise ValueError(f"it has more than {_LONGEST_CERTIFICATE:,} bytes")
-            return cls.model_validate_json(content)
+            return cls.model_validate_json(read_regular(path, _LONGEST_CERTIFICATE))
         except FileNotFoundError:
             return None
         except ValidationError:

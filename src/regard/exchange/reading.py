@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import MissingExtra, ModelError
-from regard.files.regular import COPY_AGAIN, open_regular, reason
+from regard.files.regular import COPY_AGAIN, open_regular, read_regular, reason
 from regard.files.tensors import read_tensors
 
 LONGEST_CONFIG = 2**18
@@ -31,11 +31,7 @@ bytes of the file."""
 def text_of_file(path: Path, longest: int = LONGEST_TEXT) -> str:
     """The text of a UTF-8 file; raises ModelError if it is missing, too long, or not text."""
     try:
-        with open_regular(path) as file:
-            content = file.read(longest + 1)
-        if len(content) > longest:
-            raise ValueError(f"it has more than {longest:,} bytes")
-        return content.decode()
+        return read_regular(path, longest).decode()
     except UnicodeDecodeError:
         raise ModelError(f"{path}: not UTF-8 text: {COPY_AGAIN}") from None
     except (OSError, ValueError) as error:

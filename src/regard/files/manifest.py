@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError, Unreadable
-from regard.files.regular import COPY_AGAIN, checksum, open_regular, reason
+from regard.files.regular import COPY_AGAIN, checksum, read_regular, reason
 from regard.files.whole import fresh_folder, new_directory, refusing_write_errors, replace_files
 
 MANIFEST = "manifest.json"
@@ -142,13 +142,7 @@ def read_manifest(directory: Path, *, own: bool = False) -> dict[str, Any]:
     JSON object.
     """
     path = directory / MANIFEST
-    if own:
-        content = path.read_bytes()
-    else:
-        with open_regular(path) as file:
-            content = file.read(LONGEST_MANIFEST + 1)
-        if len(content) > LONGEST_MANIFEST:
-            raise ValueError(f"it has more than {LONGEST_MANIFEST:,} bytes")
+    content = path.read_bytes() if own else read_regular(path, LONGEST_MANIFEST)
     try:
         manifest = json.loads(content)
     except RecursionError:

@@ -28,6 +28,15 @@ def open_regular(path: Path) -> BufferedReader:
     return os.fdopen(file, "rb")
 
 
+def read_regular(path: Path, most: int) -> bytes:
+    """Read a regular file; raises OSError, and ValueError if it has more than `most` bytes."""
+    with open_regular(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"it has more than {most:,} bytes")
+    return content
+
+
 def checksum(path: Path, *, follow_links: bool = False) -> str:
     """SHA-256 of a file's content, in hexadecimal digits; raises OSError if it cannot be read.
 
