@@ -128,11 +128,12 @@ def _forbidden(keys: ForeignConfig, vocabulary: int) -> frozenset[int]:
         raise keys.refusal("bad_words_ids", "a list of lists of ids")
     if not all(isinstance(word, list) and len(word) == 1 for word in words):
         raise keys.refusal("bad_words_ids", "words of one id each to be converted exactly")
-    lists = {"bad_words_ids": [word[0] for word in words]}
-    lists["suppress_tokens"] = keys.get("suppress_tokens", [])
-    for key, ids in lists.items():
-        if not isinstance(ids, list) or not all(
-            type(i) is int and 0 <= i < vocabulary for i in ids
-        ):
-            raise keys.refusal(key, f"ids of the {vocabulary:,} entries")
-    return frozenset(i for ids in lists.values() for i in ids)
+    single = _ids(keys, "bad_words_ids", [word[0] for word in words], vocabulary)
+    return single | _ids(keys, "suppress_tokens", keys.get("suppress_tokens", []), vocabulary)
+
+
+def _ids(keys: ForeignConfig, key: str, ids: Any, vocabulary: int) -> frozenset[int]:
+    """The `ids` of a key; raises ModelError if they are not a list of ids."""
+    if not isinstance(ids, list) or not all(type(i) is int and 0 <= i < vocabulary for i in ids):
+        raise keys.refusal(key, f"ids of the {vocabulary:,} entries")
+    return frozenset(ids)
