@@ -153,7 +153,7 @@ def unstated_for_parsers(*fields: str) -> Judge:
     )
 
 
-NEVER = Judge(lambda case: None)
+NO_DEPARTURE = Judge(lambda case: None)
 """A judge that finds nothing: no recipe departs."""
 
 

@@ -1,7 +1,7 @@
 """§5.1: departures from the paper in the data and the batches."""
 
 from regard.departures.case import (
-    NEVER,
+    NO_DEPARTURE,
     Compared,
     Departure,
     Finding,
@@ -135,7 +135,7 @@ DATA = (
         "pieces that match",
         why="as published",
         tests=("tests/text/test_wordpieces.py", "tests/text/test_tokenizer.py"),
-        judge=NEVER,
+        judge=NO_DEPARTURE,
     ),
     Departure(
         name="sample for the sub-words",

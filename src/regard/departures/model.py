@@ -1,7 +1,7 @@
 """§3: departures from the paper in the model."""
 
 from regard.departures.case import (
-    NEVER,
+    NO_DEPARTURE,
     Compared,
     Departure,
     Finding,
@@ -284,7 +284,7 @@ MODEL = (
             "tests/test_variants.py",
             "tests/test_word_positions.py",
         ),
-        judge=NEVER,
+        judge=NO_DEPARTURE,
     ),
     Departure(
         name="positions",
