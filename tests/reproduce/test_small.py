@@ -46,6 +46,7 @@ def test_the_recipe_is_chosen_once(folder: Path) -> None:
     prepare_text_once(first)
     recipe = Small().base(out)  # with other minutes, it stays
     assert (recipe.training.steps, recipe.training.minutes) == (300, 0)
+    assert recipe.training.warmup_steps == 150
     assert recipe.training.optimizer == "adam"
     assert recipe.model.dropout == BASE.model.dropout  # 0.2 is that of row D2
     assert (recipe.training.best, recipe.training.average) == ("last", BASE.training.average)
