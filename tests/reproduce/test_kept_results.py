@@ -36,6 +36,13 @@ def test_the_page_has_the_kept_figures() -> None:
     assert f"{whole} of the 20 rows" in page
 
 
+def test_the_page_has_the_kept_figures_of_each_warm_up() -> None:
+    page = (FOLDER / "README.md").read_text("utf-8")
+    for run in kept("small-warmup.json")["runs"]:
+        settings = f"| {run['row']} | {run['warmup_steps']:,} | {run['rate']:g} |"
+        assert f"{settings} {run['perplexity']:.2f} | {run['bleu']:.1f} |" in page
+
+
 @pytest.mark.parametrize("page", ["results.md", "results.ko.md"])
 def test_the_report_has_the_kept_figures(page: str) -> None:
     report = (ROOT / "docs" / page).read_text("utf-8")
