@@ -93,8 +93,8 @@ def add_gradient(smoothed: Tensor, plain: Tensor) -> Float[Tensor, "2"]:
 class Whole:
     """Learns from all rows of a batch at once."""
 
-    def __init__(self, model: EncoderDecoder, smoothing: float, loss: BatchLoss = batch_loss):
-        self.model, self.smoothing, self.loss = model, smoothing, loss
+    def __init__(self, model: EncoderDecoder, smoothing: float, loss: BatchLoss | None = None):
+        self.model, self.smoothing, self.loss = model, smoothing, loss or batch_loss
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`."""
@@ -116,7 +116,7 @@ class Compiled(Whole):
         smoothing: float,
         arithmetic: Arithmetic,
         warn: Callable[[str], None],
-        loss: BatchLoss = batch_loss,
+        loss: BatchLoss | None = None,
     ):
         super().__init__(model, smoothing, loss)
         self._warn, self._before = warn, model.by
