@@ -87,10 +87,10 @@ def plan_lines(
     machine, in any currency.
     """
     rows = planned_rows(study, experiments, processes)
-    form = "{:<14} {:>12} {:>9} {:>11} {:>11} {:>11} {:>14}"
-    lines = [
-        form.format("row", "parameters", "steps", "operations", "here", "disk", "on eight P100")
-    ]
+    width = max((len(row.name) for row in rows), default=0)
+    form = "{:<{width}} {:>12} {:>9} {:>11} {:>11} {:>11} {:>14}"
+    head = ("row", "parameters", "steps", "operations", "here", "disk", "on eight P100")
+    lines = [form.format(*head, width=width)]
     lines += [
         form.format(
             row.name,
@@ -100,6 +100,7 @@ def plan_lines(
             amount(row.seconds, SECONDS),
             amount(row.disk, BYTES),
             amount(3600 * row.p100_hours, SECONDS),
+            width=width,
         )
         for row in rows
     ]
