@@ -58,9 +58,11 @@ def tried_row(name: str, recipe: Recipe) -> TriedRow:
     """
     if recipe.model.family == "transformer":
         return TriedRow(name, {name: recipe})
-    rates = {factor: recipe.but(rate=factor * recipe.training.rate) for factor in FACTORS}
-    runs = {factor: name if factor == 1 else f"{name}-rate-{factor:g}" for factor in FACTORS}
-    return TriedRow(name, {runs[factor]: rates[factor] for factor in FACTORS})
+    tried = {}
+    for factor in FACTORS:
+        run = name if factor == 1 else f"{name}-rate-{factor:g}"
+        tried[run] = recipe.but(rate=factor * recipe.training.rate)
+    return TriedRow(name, tried)
 
 
 def best_run(found: Mapping[str, Measured | None]) -> str | None:
