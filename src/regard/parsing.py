@@ -107,8 +107,8 @@ class Parser(Decoding):
 
         `window` sentences are decoded together. A sentence without words has no trees. A sentence
         of more than `longest` pieces, </s> included, is parsed in parts, whose trees become
-        children of one phrase. Raises TypeError if a sentence is a str, DataError for a lone
-        surrogate, which is no character, and for a word that is empty or has a blank, ValueError
+        children of one phrase. Raises TypeError if a sentence is a str; DataError for a lone
+        surrogate, which is no character, or for a word that is empty or has a blank; ValueError
         for a `window` below 1.
         """
         if window < 1:

@@ -93,6 +93,8 @@ def test_the_best_of_three_learning_rates_translates(tmp_path: Path) -> None:
     [table] = write_tables(study, [TABLE_2_EXPERIMENT])
     one = table.values["rows"][row]["1"]
     assert one["unseen"] == found
+    assert found["bleu_paper"] >= 0
+    assert one["trained"]["counted_flop"] > 0
     assert one["trained"] == one["tried"][runs[1]] != one["tried"][row]
     assert f"{row} {base:.3g}: 3.00, {base / 2:.3g}: 5.00, {base / 4:.3g}: 4.00" in table.notes[1]
     assert state_of_family(study) == "done"

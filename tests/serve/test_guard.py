@@ -58,7 +58,8 @@ def test_bodies_of_any_kind_are_refused_in_one_sentence(
         answer = client.post(path, content=body, headers=sent)
         assert (answer.status_code, list(answer.json())) == (status, ["error"]), path
     answer = client.post("/v1/translate", content=body, headers=sent)
-    assert answer.status_code == (status if status != 400 else answer.status_code)
+    if status != 400:  # what is refused unread has one status for all paths
+        assert answer.status_code == status
     assert 400 <= answer.status_code < 500
     assert list(answer.json()) == ["error"]
 

@@ -49,8 +49,8 @@ class Small:
         A new recipe is chosen as by `regard train --time`, with Adam. Then it gets eight heads, and
         dropout, label smoothing, validation and averaging as in the paper's tables. It limits the
         steps and not the time, so that rows of other sizes take as many steps as base (row big:
-        three times as many). The warm-up is half of the steps, as at scale mini, because deeper and
-        wider rows hardly learned with the chosen one (experiments/tables).
+        three times as many). The warm-up is half of the steps, as at scale mini: with the shorter
+        one that was chosen, rows C3 and big hardly learned (experiments/tables).
         """
         kept = out / "base.toml"
         if kept.exists():
