@@ -109,7 +109,7 @@ def test_data_is_encoded_by_each_side(made: Made) -> None:
     data = made.run / "data"
     for split in ("train", "valid"):
         pairs = Pairs.open(data, split)
-        sources = made.tokenizer.decode_source([pairs.source(i) for i in range(len(pairs))])
+        sources = made.tokenizer.decode([pairs.source(i) for i in range(len(pairs))], "source")
         targets = made.tokenizer.decode([pairs.target(i) for i in range(len(pairs))])
         known = {(a, b) for a, b in zip(SOURCES, TARGETS, strict=True)}
         assert set(zip(sources, targets, strict=True)) <= known
@@ -145,7 +145,7 @@ def test_translates_with_each_side(made: Made) -> None:
     assert all(isinstance(text, str) for text in [*found, *together])
     assert regard.load(made.model, made.model).translate(SOURCES[:3]) == found
     [best], *_ = translator.stream(SOURCES[:1])
-    target = made.tokenizer.encode_target([best.text])[0]
+    target = made.tokenizer.encode([best.text], "target")[0]
     [its] = likelihoods(translator, SOURCES[:1], [best.text])
     source = [*made.tokenizer.encode(SOURCES[:1])[0], EOS]
     rows = one_per_row([source]), one_per_row([[BOS, *target]])

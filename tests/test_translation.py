@@ -182,7 +182,9 @@ def test_a_line_of_which_the_tokenizer_keeps_nothing_is_blank(
 ) -> None:
     [first], encode = translator().translate(LINES[:1]), TOKENIZER.encode
     monkeypatch.setattr(
-        TOKENIZER, "encode", lambda lines: encode([line.replace("\u200b", "") for line in lines])
+        TOKENIZER,
+        "encode",
+        lambda lines, side="source": encode([line.replace("\u200b", "") for line in lines]),
     )
     assert translator().translate(["\u200b", LINES[0]]) == ["", first]
     some = translator(longest=len(encode(LINES[:1])[0]))

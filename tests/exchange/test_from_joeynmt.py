@@ -208,7 +208,7 @@ def test_special_pieces_have_the_names_of_the_configuration(folder: Path, tmp_pa
     ).tokenizer
     assert isinstance(tokenizer, ForeignTokenizer)
     assert tokenizer.order.foreign_ids[:4] == [1, 2, 3, 0]
-    assert tokenizer.decode([tokenizer.encode_target(["€"])[0]]) == [""]
+    assert tokenizer.decode([tokenizer.encode(["€"], "target")[0]]) == [""]
 
 
 def test_words_are_divided_only_into_pieces_of_the_vocabulary(folder: Path, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_blank_line_of_many_pieces_stays_blank(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = with_second_search(monkeypatch, [SOUND])
-    translator.tokenizer.encode = lambda lines: [list(line) for line in lines]  # type: ignore
+    translator.tokenizer.encode = lambda lines, side="source": [list(line) for line in lines]  # type: ignore
     nothing = [Translation("", 0.0)]
     assert mended(translator, [" " * 12, "\t" * 12], [nothing] * 2) == [Mended(nothing)] * 2
     assert asked == []

@@ -31,8 +31,7 @@ class Shouting(Translator):
     def __init__(self) -> None:
         self.recipe, self.longest = SearchRecipe(), 1000
         self.tokenizer: Any = SimpleNamespace(
-            encode=lambda lines: [line.split() for line in lines],
-            encode_target=lambda lines: [line.split() for line in lines],
+            encode=lambda lines, side="source": [line.split() for line in lines],
             prefix=lambda line: ">>de<<" * line.startswith(">>de<<"),
         )
         self.model: Any = SimpleNamespace(longest=1000, members=())

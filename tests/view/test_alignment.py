@@ -50,7 +50,7 @@ def test_words_are_what_blanks_separate_in_imported_models_too(model: Model) -> 
 
 def test_what_cannot_be_aligned_has_no_pairs(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(model.tokenizer, "encode", lambda lines: [[] for _ in lines])
+        patched.setattr(model.tokenizer, "encode", lambda lines, side="source": [[] for _ in lines])
         assert aligned(model.network, model.tokenizer, "\u200b", "3", 64) == []
     for sentence, translation, longest in ((" ", "3", 64), ("3", "", 64), ("3 1 4", "3", 2)):
         args = model.network, model.tokenizer, sentence, translation, longest

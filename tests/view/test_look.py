@@ -140,7 +140,7 @@ def test_refused(model: Model, sentence: str, target: str | None, said: str) -> 
 def test_a_text_of_which_the_tokenizer_keeps_nothing_is_refused(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model.tokenizer, "encode", lambda lines: [[] for _ in lines])
+    monkeypatch.setattr(model.tokenizer, "encode", lambda lines, side="source": [[] for _ in lines])
     with pytest.raises(DataError, match="the sentence is empty"):
         look_at(model, "\u200b")
 

@@ -124,7 +124,7 @@ def _translated(model: Model, tested: int) -> Measured:
     network, tokenizer = model.network, model.tokenizer
     translator = Translator(network, tokenizer, model.recipe.search, network.longest)
     outputs = translator.translate(source)
-    encoded = zip(tokenizer.encode(source), tokenizer.encode_target(target), strict=True)
+    encoded = zip(tokenizer.encode(source), tokenizer.encode(target, "target"), strict=True)
     lengths = [1 + max(map(len, pair)) for pair in encoded]
     chosen = {
         "bleu": range(tested),

@@ -152,7 +152,7 @@ def encode(
 def encoded(pairs: Sequence[TextPair], tokenizer: AnyTokenizer) -> list[Ids]:
     """The ids of both sides of each pair, without </s>."""
     sources = tokenizer.encode_arrays([source for source, _ in pairs])
-    targets = tokenizer.encode_target_arrays([target for _, target in pairs])
+    targets = tokenizer.encode_arrays([target for _, target in pairs], "target")
     return list(zip(sources, targets, strict=True))
 
 

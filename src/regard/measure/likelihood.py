@@ -49,7 +49,7 @@ def likelihoods(
         window = slice(first, first + WINDOW)
         read = translator.tokenizer.encode(sources[window])
         source = _ended(read, names[0], first, translator.longest)
-        written = translator.tokenizer.encode_target(targets[window])
+        written = translator.tokenizer.encode(targets[window], "target")
         target = _ended(written, names[1], first, longest)
         yield from _likelihoods(translator, list(zip(source, target, strict=True)))
 

@@ -54,7 +54,7 @@ def _flaws(
     """The flaws of a translation; a blank line has none, as it is not translated."""
     if source_pieces == 1 or not source.strip():
         return ()
-    output_pieces = 1 + len(translator.tokenizer.encode_target([output])[0])
+    output_pieces = 1 + len(translator.tokenizer.encode([output], "target")[0])
     limit = None
     if source_pieces <= translator.longest:
         limit = min(source_pieces + translator.recipe.max_extra, translator.model.longest)

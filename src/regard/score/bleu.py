@@ -70,8 +70,6 @@ class Figure:
     p: float | None
     """The p-value by paired bootstrap: if this system and the first were equally good, a difference
     larger than the measured one would have this probability. None for the first system."""
-    standard_error: float
-    """The standard error of the difference from the first system's score, by the same samples."""
 
 
 def compare_translations(
@@ -111,10 +109,7 @@ def compare_by(
     column = cast(list[Result], results[name])
     # The samples are of systems 1, 1, 2, 1, 3, ...: every other row, from the first, is a new one.
     drawn = np.array(sampled.scores).reshape(-1, _SAMPLES)[::2]
-    errors = (drawn - drawn[0]).std(1).tolist()
-    figures = [
-        _figure(one, column[0], *its) for one, *its in zip(column, drawn, errors, strict=True)
-    ]
+    figures = [_figure(one, column[0], its) for one, its in zip(column, drawn, strict=True)]
     return figures, str(signature)
 
 
@@ -150,12 +145,12 @@ def _refuse_unusable_seed() -> None:
         )
 
 
-def _figure(found: Result, first: Result, samples: NDArray[np.float64], error: float) -> Figure:
+def _figure(found: Result, first: Result, samples: NDArray[np.float64]) -> Figure:
     low, high = np.sort(samples)[[_SAMPLES // 40, -1 - _SAMPLES // 40]].tolist()
     p = found.p_value
     if p is not None and found.score == first.score:
         p = 1.0  # the scores do not differ, but sacreBLEU gives p = 0.001
-    return Figure(float(found.score), (low, high), p, error)
+    return Figure(float(found.score), (low, high), p)
 
 
 def bleu(

@@ -151,7 +151,7 @@ class Engine:
             return rendering
         texts = [request.sentence, rendering.translations[0].text]
         model, tokenizer = self._translator.network, self._translator.tokenizer
-        [read], [made] = tokenizer.encode(texts[:1]), tokenizer.encode_target(texts[1:])
+        [read], [made] = tokenizer.encode(texts[:1]), tokenizer.encode(texts[1:], "target")
         source, written = [*read, EOS], [*made, EOS]
         cells = len(source) ** 2 + len(written) ** 2 + len(source) * len(written)
         heads = max(sum(m.heads for m in of) for of in model.attentions().values())

@@ -43,29 +43,19 @@ class AnyTokenizer(Protocol):
         It is no part of the sentence. If a long sentence is divided, each part needs the prefix.
         """
 
-    def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """The ids of each line of source text, without <s> and </s>.
+    def encode(self, lines: Sequence[str], side: SideName = "source") -> list[list[int]]:
+        """The ids of each line of a side's text, without <s> and </s>.
 
         Raises DataError for a lone surrogate, which is not a character.
         """
 
-    def encode_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
+    def encode_arrays(
+        self, lines: Sequence[str], side: SideName = "source"
+    ) -> list[NDArray[np.uint32]]:
         """`encode` for a whole corpus, with the ids of each line as an array."""
 
-    def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
-        """The ids of each line of target text, without <s> and </s>.
-
-        Raises DataError for a lone surrogate, which is not a character.
-        """
-
-    def encode_target_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """`encode_target` for a whole corpus, with the ids of each line as an array."""
-
-    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of the target's ids; <pad>, <s>, </s> are ignored."""
-
-    def decode_source(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of the source's ids; it shows what a model reads."""
+    def decode(self, ids: Sequence[Sequence[int]], side: SideName = "target") -> list[str]:
+        """The text of each row of a side's ids; <pad>, <s>, </s> are ignored."""
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
         """The text of each piece of a sentence, with a space before it if the piece begins a word.

@@ -188,14 +188,17 @@ class Tokenizer:
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
-    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+    def encode(self, lines: Sequence[str], side: SideName = "source") -> list[list[int]]:
         """The ids of each line, without <s> and </s>; an empty line has no ids.
 
-        Raises DataError for a lone surrogate, which is not a character and has no UTF-8 form.
+        They do not depend on `side`, because one vocabulary serves both. Raises DataError for a
+        lone surrogate, which is not a character and has no UTF-8 form.
         """
         return [ids.tolist() for ids in self.encode_arrays(lines)]
 
-    def encode_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
+    def encode_arrays(
+        self, lines: Sequence[str], side: SideName = "source"
+    ) -> list[NDArray[np.uint32]]:
         """The ids of each line as a read-only array; faster than `encode`, for a whole corpus."""
         pieces = self._pieces.__getitem__
         try:
@@ -207,7 +210,7 @@ class Tokenizer:
             refuse_surrogates(lines)
             raise
 
-    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+    def decode(self, ids: Sequence[Sequence[int]], side: SideName = "target") -> list[str]:
         """The text of each row of ids: the inverse of `encode`.
 
         <pad>, <s>, </s> and ids beyond the vocabulary are ignored. A model may write bytes that are
@@ -219,18 +222,6 @@ class Tokenizer:
     def prefix(self, line: str) -> str:
         """Always empty: no part of a line is an instruction to the model."""
         return ""
-
-    def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
-        """Return what `encode` returns, because one vocabulary serves both sides."""
-        return self.encode(lines)
-
-    def encode_target_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """Return what `encode_arrays` returns, because one vocabulary serves both sides."""
-        return self.encode_arrays(lines)
-
-    def decode_source(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Return what `decode` returns, because one vocabulary serves both sides."""
-        return self.decode(ids)
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
         """The text of each piece, with a space before it if the piece begins a word.

@@ -30,7 +30,7 @@ def aligned(
     model has no encoder-decoder attention, or it is not known which pieces belong to which word.
     """
     before, after = (re.sub("[ \t]+", " ", t).strip(" ") for t in (sentence, translation))
-    [read], [made] = tokenizer.encode([before]), tokenizer.encode_target([after])
+    [read], [made] = tokenizer.encode([before]), tokenizer.encode([after], "target")
     source, written = [*read, EOS], [*made, EOS]
     keys = pieces_of_words(tokenizer.names(read, "source"), before)
     queries = pieces_of_words(tokenizer.names(made, "target"), after)

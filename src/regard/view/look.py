@@ -198,8 +198,7 @@ def seen(
 
 def _encoded(model: Model, text: str, side: SideName, longest: int) -> list[int]:
     what = "the sentence" if side == "source" else "the translation"
-    encode = model.tokenizer.encode if side == "source" else model.tokenizer.encode_target
-    [pieces] = encode([text])
+    [pieces] = model.tokenizer.encode([text], side)
     if not pieces or not text.strip():
         raise DataError(f"{what} is empty: give some text")
     if len(pieces) >= longest:

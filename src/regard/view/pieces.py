@@ -87,8 +87,7 @@ def word_labels(
 
     `groups` has the positions of each word's pieces; the function `words` returns such groups.
     """
-    decode = tokenizer.decode_source if side == "source" else tokenizer.decode
-    texts = decode([[ids[i] for i in group] for group in groups])
+    texts = tokenizer.decode([[ids[i] for i in group] for group in groups], side)
     return [
         SPECIAL[ids[group[0]]] if ids[group[0]] <= EOS else _shown(text)
         for group, text in zip(groups, texts, strict=True)

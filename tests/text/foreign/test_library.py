@@ -98,7 +98,7 @@ def test_encodes_as_the_library(
     expected = [i for i in expected if i not in (1, 2, 3)]  # unigram models take them for text
     assert [ours.order.foreign_ids[i] for i in ids] == expected
     assert all(i > EOS for i in ids)
-    assert ours.encode_target([line]) == [ids]
+    assert ours.encode([line], "target") == [ids]
     assert [a.tolist() for a in ours.encode_arrays([line])] == [ids]
 
 
@@ -110,7 +110,7 @@ def test_decodes_as_the_library(
     ours, theirs = both
     ids = data.draw(st.lists(st.integers(EOS, ours.size - 1), max_size=30))
     expected = theirs.decode([ours.order.foreign_ids[i] for i in ids], skip_special_tokens=True)
-    assert ours.decode([ids]) == ours.decode_source([ids]) == [expected]
+    assert ours.decode([ids]) == ours.decode([ids], "source") == [expected]
 
 
 def test_names_of_pieces(both: tuple[LibraryTokenizer, tokenizers.Tokenizer]) -> None:
@@ -150,7 +150,7 @@ def test_one_for_each_side(tmp_path: Path) -> None:
     assert not ours.shared
     assert (ours.size, ours.source_size) == (500, 308)
     assert ours.encode(LINES) == LibraryTokenizer.read(paths[0]).encode(LINES)
-    assert ours.encode_target(LINES) == LibraryTokenizer.read(paths[1]).encode(LINES)
+    assert ours.encode(LINES, "target") == LibraryTokenizer.read(paths[1]).encode(LINES)
     assert ours.decode([[499]]) == [""]  # a row of the embedding without a piece
     with pytest.raises(DataError, match="lone surrogate"):
         ours.encode(["\ud800"])

@@ -98,7 +98,7 @@ def their_ids(folder: Path, side: str, line: str) -> list[int]:
 @QUICK
 @given(TEXT)
 def test_encodes_as_subword_nmt(folder: Path, ours: MosesTokenizer, line: str) -> None:
-    [source], [target] = ours.encode([line]), ours.encode_target([line])
+    [source], [target] = ours.encode([line]), ours.encode([line], "target")
     assert [ours.order_of("source").foreign_ids[i] for i in source] == their_ids(
         folder, "source", line
     )
@@ -119,8 +119,8 @@ def test_decodes_as_sed_and_sacremoses(folder: Path, ours: MosesTokenizer, data:
 
 
 def test_known_text_is_restored(ours: MosesTokenizer) -> None:
-    assert ours.decode(ours.encode_target(GERMAN)) == GERMAN
-    assert ours.decode_source(ours.encode(ENGLISH)) == ENGLISH
+    assert ours.decode(ours.encode(GERMAN, "target")) == GERMAN
+    assert ours.decode(ours.encode(ENGLISH), "source") == ENGLISH
     assert [a.tolist() for a in ours.encode_arrays(ENGLISH)] == ours.encode(ENGLISH)
 
 
@@ -176,7 +176,7 @@ def test_a_setting_that_is_not_used_changes_no_fingerprint() -> None:
 
 def test_a_very_long_word_is_divided_in_bounded_time(ours: MosesTokenizer) -> None:
     [ids] = ours.encode(["the" * LONGEST_WORD])
-    assert ours.decode_source([ids]) == ["the" * LONGEST_WORD]
+    assert ours.decode([ids], "source") == ["the" * LONGEST_WORD]
 
 
 def test_is_saved_with_its_files_and_opened(ours: MosesTokenizer, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_is_saved_with_its_files_and_opened(ours: MosesTokenizer, tmp_path: Path
     for other in (open_tokenizer(tmp_path), pickle.loads(pickle.dumps(ours))):
         assert other.fingerprint == ours.fingerprint
         assert other.encode(ODD) == ours.encode(ODD)
-        assert other.encode_target(ODD) == ours.encode_target(ODD)
+        assert other.encode(ODD, "target") == ours.encode(ODD, "target")
 
 
 def test_a_lone_surrogate_is_refused(ours: MosesTokenizer) -> None:

@@ -123,7 +123,7 @@ QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck), max_exa
 @given(TEXT)
 def test_encodes_as_marian(both: tuple[SentencePieceTokenizer, Any], line: str) -> None:
     ours, theirs = both
-    [source], [target] = ours.encode([line]), ours.encode_target([line])
+    [source], [target] = ours.encode([line]), ours.encode([line], "target")
     assert foreign(ours.order_of("source").foreign_ids, source) == their_ids(theirs, line, "source")
     assert foreign(ours.order.foreign_ids, target) == their_ids(theirs, line, "target")
     assert all(i > EOS for i in [*source, *target])
@@ -194,9 +194,9 @@ def test_is_saved_with_its_files_and_opened(tmp_path: Path) -> None:
             assert other.shared is not apart
             assert (other.size, other.source_size) == (ours.size, ours.source_size)
             assert other.encode(ODD) == ours.encode(ODD)
-            assert other.encode_target(GERMAN) == ours.encode_target(GERMAN)
-            assert other.decode(other.encode_target(GERMAN)) == ours.decode(
-                ours.encode_target(GERMAN)
+            assert other.encode(GERMAN, "target") == ours.encode(GERMAN, "target")
+            assert other.decode(other.encode(GERMAN, "target")) == ours.decode(
+                ours.encode(GERMAN, "target")
             )
 
 
@@ -211,13 +211,13 @@ def test_one_model_with_its_own_ids(kind: str, tmp_path: Path) -> None:
     lines = [*ODD, *GERMAN]
     encoded = ours.encode(lines)
     assert [foreign(ours.order.foreign_ids, ids) for ids in encoded] == theirs.encode(lines)
-    assert encoded == ours.encode_target(lines)
+    assert encoded == ours.encode(lines, "target")
     arrays = [ids.tolist() for ids in ours.encode_arrays(lines)]
     assert arrays == encoded
-    assert arrays == [ids.tolist() for ids in ours.encode_target_arrays(lines)]
+    assert arrays == [ids.tolist() for ids in ours.encode_arrays(lines, "target")]
     spelled = [theirs.decode(theirs.encode(line)).strip() for line in lines]
     assert ours.decode(encoded) == [text.replace("▁", " ").strip() for text in spelled]
-    assert ours.decode_source(encoded) == ours.decode(encoded)
+    assert ours.decode(encoded, "source") == ours.decode(encoded)
 
 
 def by_hand(path: Path) -> Path:
@@ -243,7 +243,7 @@ def test_text_may_be_cut_only_into_pieces_of_the_vocabulary(tmp_path: Path) -> N
         names[restricted] = ours.names(ours.encode(["the th"])[0], "source")
         cutter = sentencepiece.SentencePieceProcessor(model_proto=ours.cutter)
         assert cutter.encode("the", out_type=str) == (["▁th", "e"] if restricted else ["▁the"])
-        [target] = ours.encode_target(["the th"])
+        [target] = ours.encode(["the th"], "target")
         assert ours.names(target, "target") == [" the", " th"]
     ours.save(tmp_path / "tokenizer.json")
     assert names == {False: ["<unk>", " th"], True: [" th", "e", " th"]}
@@ -262,7 +262,7 @@ def test_a_setting_that_is_not_used_changes_no_fingerprint(tmp_path: Path) -> No
 def test_names_of_pieces(tmp_path: Path) -> None:
     ours = SentencePieceTokenizer.read_marian(marian(tmp_path, "bpe", apart=True))
     for side, line in (("source", ENGLISH[0]), ("target", GERMAN[0])):
-        [ids] = ours.encode([line]) if side == "source" else ours.encode_target([line])
+        [ids] = ours.encode([line]) if side == "source" else ours.encode([line], "target")
         beyond = len(ours.order_of(side).foreign_ids)  # type: ignore[arg-type]
         names = ours.names([1, beyond, *ids, 2], side)  # type: ignore[arg-type]
         assert names[:2] == ["<s>", ""]  # a model may have more entries than its tokenizer
@@ -274,7 +274,7 @@ def test_tidied_text(tmp_path: Path) -> None:
     ours = SentencePieceTokenizer.read_marian(
         marian(tmp_path, "bpe", clean_up_tokenization_spaces=True)
     )
-    [ids] = ours.encode_target(["ich weiß nicht , was du meinst !"])
+    [ids] = ours.encode(["ich weiß nicht , was du meinst !"], "target")
     assert ours.decode([ids]) == ["ich weiß nicht, was du meinst!"]
 
 

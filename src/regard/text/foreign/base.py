@@ -142,33 +142,20 @@ class ForeignTokenizer(ABC, Generic[S]):
         """The beginning of a line that instructs the model, such as `>>de<<`; empty by default."""
         return ""
 
-    def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """The ids of each line of source text; raises DataError for a lone surrogate."""
-        return self._encode(lines, "source")
-
-    def encode_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """The ids of each line of source text as an array; raises DataError as `encode` does."""
-        return [np.array(ids, np.uint32) for ids in self._encode(lines, "source")]
-
-    def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
-        """The ids of each line of target text; raises DataError for a lone surrogate."""
-        return self._encode(lines, "target")
-
-    def encode_target_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """The ids of each line of target text as an array; raises DataError as `encode` does."""
-        return [np.array(ids, np.uint32) for ids in self._encode(lines, "target")]
-
-    def _encode(self, lines: Sequence[str], side: SideName) -> list[list[int]]:
+    def encode(self, lines: Sequence[str], side: SideName = "source") -> list[list[int]]:
+        """The ids of each line of a side's text; raises DataError for a lone surrogate."""
         refuse_surrogates(lines)
         return list(self._encoded(lines, side))
 
-    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of the target's ids, as the foreign system joins its pieces."""
-        return [self._joined(self._foreign(row, "target"), "target") for row in ids]
+    def encode_arrays(
+        self, lines: Sequence[str], side: SideName = "source"
+    ) -> list[NDArray[np.uint32]]:
+        """The ids of each line as an array; raises DataError as `encode` does."""
+        return [np.array(ids, np.uint32) for ids in self.encode(lines, side)]
 
-    def decode_source(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of the source's ids."""
-        return [self._joined(self._foreign(row, "source"), "source") for row in ids]
+    def decode(self, ids: Sequence[Sequence[int]], side: SideName = "target") -> list[str]:
+        """The text of each row of a side's ids, as the foreign system joins its pieces."""
+        return [self._joined(self._foreign(row, side), side) for row in ids]
 
     def _foreign(self, row: Iterable[int], side: SideName) -> list[int]:
         known = self.order_of(side).foreign_ids
