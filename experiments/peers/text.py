@@ -13,8 +13,8 @@ SUB_WORDS = (
 )
 
 
-def arguments(about: str) -> argparse.Namespace:
-    """The command line of both programs."""
+def arguments(about: str, **switches: str) -> argparse.Namespace:
+    """The command line of both programs; `switches` has the help of further options."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("data", type=Path, help="the folder of Multi30k: train.en, train.de, ...")
     parser.add_argument("out", type=Path, help="a new folder for the run")
@@ -24,6 +24,8 @@ def arguments(about: str) -> argparse.Namespace:
         action="store_true",
         help="take shape, dropout and rate from the run time-30m-02 of experiments/budget",
     )
+    for name, text in switches.items():
+        parser.add_argument(f"--{name}", action="store_true", help=text)
     parsed = parser.parse_args()
     if parsed.out.exists():
         sys.exit(f"{parsed.out} exists already: name a new folder.")

@@ -3,7 +3,8 @@
 The settings are those of JoeyNMT's configs/transformer_iwslt14_deen_sp.yaml, a Transformer for
 160,000 pairs of text, with these differences: 8,000 sub-words, sentences of up to 100 sub-words,
 batches of 4,096 tokens (there: 4,096 on each of two GPUs), text with its capitals, and fp32. With
---small, shape, dropout and learning rate are those of `time-30m-02` in experiments/budget.
+--small, shape, dropout and learning rate are those of `time-30m-02` in experiments/budget. With
+--recurrent, they are those of configs/iwslt_deen_bahdanau.yaml, a recurrent model.
 """
 
 import signal
@@ -18,11 +19,12 @@ from text import SOURCE, TARGET, TEST, TRAIN, VALID, arguments, learn_sub_words,
 
 
 def main() -> None:
-    options = arguments(__doc__)
+    options = arguments(__doc__, recurrent="train a recurrent model")
+    shape = "recurrent" if options.recurrent else "small" if options.small else "iwslt"
     sub_words = learn_sub_words(options.data, options.out)
     vocabulary = options.out / "vocabulary.txt"
     vocabulary.write_text("\n".join(symbols(sub_words)) + "\n", encoding="utf-8")
-    recipe = settings(options.data, options.out, sub_words, vocabulary, options.small)
+    recipe = settings(options.data, options.out, sub_words, vocabulary, shape)
     path = options.out / "config.yaml"
     path.write_text(yaml.safe_dump(recipe, sort_keys=False))
     train(path, 60 * options.minutes)
@@ -48,7 +50,7 @@ def train(path: Path, seconds: float) -> None:
 
 
 def settings(
-    data: Path, out: Path, sub_words: Path, vocabulary: Path, small: bool
+    data: Path, out: Path, sub_words: Path, vocabulary: Path, shape: str
 ) -> dict[str, Any]:
     """A configuration of JoeyNMT 2.3."""
     text = {
@@ -84,19 +86,15 @@ def settings(
         },
         "training": {
             "optimizer": "adam",
-            "normalization": "tokens",
             "loss": "crossentropy",
-            "label_smoothing": 0.1,
             "learning_rate_min": 1e-8,
             "weight_decay": 0.0,
-            "batch_size": 4096,
-            "batch_type": "token",
             "early_stopping_metric": "bleu",
             "epochs": 100,
             "validation_freq": 1000,
             "logging_freq": 50,
             "keep_best_ckpts": 5,
-            **(SMALL_RATE if small else LOW_RESOURCE_RATE),
+            **RATES[shape],
         },
         "model": {
             "initializer": "xavier_uniform",
@@ -104,7 +102,7 @@ def settings(
             "init_gain": 1.0,
             "tied_embeddings": True,
             "tied_softmax": True,
-            **(SMALL if small else LOW_RESOURCE),
+            **SHAPES[shape],
         },
     }
 
@@ -130,24 +128,53 @@ LOW_RESOURCE = {
     "embed_init_gain": 1.0,
     **both_stacks(layers=6, width=256, inner=1024, dropout=0.3, embedding_dropout=0.0, norm="pre"),
 }
+TRANSFORMER_BATCH = {
+    "normalization": "tokens",
+    "label_smoothing": 0.1,
+    "batch_size": 4096,
+    "batch_type": "token",
+}
+CONSTANT = {"scheduling": "exponential", "decrease_factor": 1.0}
+"""In JoeyNMT's files the rate falls after validations without progress. JoeyNMT 2.3 cannot start
+that schedule with PyTorch 2.13, so the rate is constant here."""
 LOW_RESOURCE_RATE = {
+    **TRANSFORMER_BATCH,
+    **CONSTANT,
     "adam_betas": [0.9, 0.999],
     "learning_rate": 3e-4,
-    "scheduling": "exponential",
-    "decrease_factor": 1.0,
 }
-"""In JoeyNMT's file the rate falls after 5 validations without progress, which half an hour does
-not have. JoeyNMT 2.3 cannot start that schedule with PyTorch 2.13, so the rate is constant here."""
 SMALL = {
     "embed_initializer": "normal",
     "embed_init_weight": 128**-0.5,
     **both_stacks(layers=4, width=128, inner=256, dropout=0.2, embedding_dropout=0.2, norm="post"),
 }
 SMALL_RATE = {
+    **TRANSFORMER_BATCH,
     "adam_betas": [0.9, 0.98],
     "scheduling": "noam",
     "learning_rate_factor": 2,
     "learning_rate_warmup": 1000,
+}
+_CELLS = {"type": "recurrent", "rnn_type": "lstm", "hidden_size": 256, "num_layers": 1}
+_WORDS = {"embeddings": {"embedding_dim": 256, "scale": False}}
+RECURRENT = {
+    "encoder": {**_CELLS, **_WORDS, "bidirectional": True, "dropout": 0.0},
+    "decoder": {
+        **_CELLS,
+        **_WORDS,
+        "dropout": 0.2,
+        "hidden_dropout": 0.2,
+        "input_feeding": True,
+        "init_hidden": "last",
+        "attention": "luong",
+    },
+}
+RECURRENT_RATE = {**CONSTANT, "learning_rate": 1e-3, "batch_size": 64, "batch_type": "sentence"}
+SHAPES: dict[str, dict[str, Any]] = {"iwslt": LOW_RESOURCE, "small": SMALL, "recurrent": RECURRENT}
+RATES: dict[str, dict[str, Any]] = {
+    "iwslt": LOW_RESOURCE_RATE,
+    "small": SMALL_RATE,
+    "recurrent": RECURRENT_RATE,
 }
 
 
