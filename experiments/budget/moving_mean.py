@@ -8,6 +8,7 @@ that is h steps older counts half.
 """
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def main() -> None:
     )
     for name, counts in means([one.step for one in checkpoints]):
         found = validate(build(recipe, tokenizer, mean(weights, counts), given.run))
-        print(f"{name:16} loss {found['loss']:.4f}  BLEU {found['bleu']:.2f}", flush=True)
+        sys.stdout.write(f"{name:16} loss {found['loss']:.4f}  BLEU {found['bleu']:.2f}\n")
+        sys.stdout.flush()
 
 
 def means(steps: Sequence[int]) -> Iterator[tuple[str, list[float]]]:
