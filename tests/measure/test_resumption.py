@@ -14,7 +14,7 @@ from regard.files.tensors import read_tensors, write_tensors
 from regard.measure.resumption import verify_resume
 from regard.run.run import Run
 from regard.training import train, update
-from run.copying import RECIPE, prepared, trained
+from run.copying import RECIPE, prepared, strings, trained
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,19 @@ def test_a_run_with_one_checkpoint_is_replayed_twice(data: Path, tmp_path: Path)
     assert found.startswith(
         "steps 11 to 15, stopped and resumed at 13, end bit for bit as a replay"
     )
+
+
+def test_another_recipe_or_other_data_is_replayed_twice(
+    run: Path, data: Path, tmp_path: Path
+) -> None:
+    """Its numbers cannot equal those of the newest checkpoint, however exact this machine is."""
+    tokenizer = data / "tokenizer.json"
+    other = prepared(tmp_path, lines=strings(97, seed=2), tokenizer=tokenizer)
+    for recipe, its in (RECIPE.but(rate=0.5), data), (RECIPE, other):
+        found = verify_resume(run, recipe, its, 4, pytest.fail)
+        assert found.startswith("steps 10 to 14, stopped and resumed at 12, end bit for bit as a")
+    searched = RECIPE.but(minutes=3.0, beam=2)  # has no influence on the weights
+    assert "as the checkpoint of step 11" in verify_resume(run, searched, data, 4, pytest.fail)
 
 
 def test_a_run_whose_patience_ended_it_is_replayed_too(data: Path, tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from regard.data.prefetch import training_pairs
 from regard.errors import ModelError, TrainingError
 from regard.files.whole import refusing_write_errors
 from regard.recipe import Recipe
 from regard.run import checkpoints
+from regard.run.beginning import recipe_changes
 from regard.run.checkpoints import Checkpoint
 from regard.run.run import Run
 from regard.training import train
@@ -29,10 +31,10 @@ def verify_resume(
     The steps are repeated in a temporary directory, from the second newest checkpoint. At the end,
     weights, moments and random states must equal those of the newest checkpoint.
 
-    This test needs two checkpoints that are at most `steps` steps apart. Each must have been made
-    by one process, because one process cannot repeat the sums of several processes. Otherwise, the
-    steps, at least two, are made once without a stop and once with a stop, and both repetitions
-    must end with equal numbers.
+    This test needs two checkpoints that are at most `steps` steps apart, and the recipe and the
+    data of the run. Each checkpoint must have been made by one process, because one process cannot
+    repeat the sums of several processes. Otherwise, the steps, at least two, are made once without
+    a stop and once with a stop, and both repetitions must end with equal numbers.
 
     Returns a sentence that says what was compared. Raises TrainingError if the numbers differ,
     ModelError if there is no checkpoint.
@@ -41,10 +43,12 @@ def verify_resume(
     if not found:
         raise ModelError(f"{directory}: has no checkpoint to verify yet: continue training")
     newest, base = found[0], found[-1]
+    same_data = base.manifest["data"] == training_pairs(data, recipe).fingerprint
+    own = same_data and not recipe_changes(directory, recipe)
     alone = newest.processes == base.processes == 1
     scratch = Path(tempfile.mkdtemp(suffix=".tmp", prefix=".verify.", dir=directory))
     try:
-        if base.step < newest.step <= base.step + steps and alone:
+        if base.step < newest.step <= base.step + steps and alone and own:
             what, expected = f"the checkpoint of step {newest.step}", newest
         else:
             last = base.step + max(2, steps)  # a single step has no place to stop at

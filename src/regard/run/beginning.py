@@ -25,22 +25,26 @@ def begun(directory: Path) -> Recipe | None:
 
 
 def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
-    """Raise RecipeError, with the differences, if the directory was begun with another recipe.
+    """Raise RecipeError, with the changes, if the directory was begun with another recipe.
 
     The section [search] and `training.minutes` may differ.
     """
-    earlier = begun(directory)
-    if earlier:
-        # Two differences are allowed: a run may be given more time, and the settings of the search
-        # have no influence on the weights.
-        earlier = earlier.merged(
-            {"training": {"minutes": recipe.training.minutes}, "search": dict(recipe.search)}
-        )
-    if earlier and (changes := differences(earlier, recipe)):
+    if changes := recipe_changes(directory, recipe):
         raise RecipeError(
             f"{directory}: was begun with another recipe ({'; '.join(changes)}): choose another "
             "--out, or continue knowingly with --accept-changes"
         )
+
+
+def recipe_changes(directory: Path, recipe: Recipe) -> list[str]:
+    """The `differences` from the recipe that a directory was begun with; empty for a new directory.
+
+    Two differences are left out: a run may be given more time, and the settings of the search have
+    no influence on the weights.
+    """
+    earlier = begun(directory) or recipe
+    allowed = {"training": {"minutes": recipe.training.minutes}, "search": dict(recipe.search)}
+    return differences(earlier.merged(allowed), recipe)
 
 
 def refuse_less_time(
