@@ -1,6 +1,7 @@
 """A checkpoint holds all that training is, and at every instant one is whole."""
 
 import itertools
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -63,6 +64,14 @@ def test_weights_moments_and_random_state_come_back_bit_by_bit(tmp_path: Path) -
     for name, tensor in adam.state().items():
         assert tensor.abs().sum() > 0
         assert torch.equal(other.state()[name], tensor)
+
+
+def test_a_folder_whose_name_is_not_utf_8_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"\xff")
+    save(folder, 2)
+    [found] = checkpoints.newest(folder, 1, pytest.fail)
+    assert found.processes == 1
+    checkpoints.restore(found, optimizer())
 
 
 def test_a_gpu_without_a_saved_state_is_seeded_for_each_process(

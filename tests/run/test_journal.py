@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,11 @@ def test_what_is_no_number_becomes_null_in_the_file_only(path: Path) -> None:
     record = json.loads(text, parse_constant=pytest.fail)
     assert [record[name] for name in "abcd"] == [None, None, None, 1.0]
     assert math.isnan(heard[0]["a"])
+
+
+def test_a_path_that_is_not_utf_8_comes_back(path: Path) -> None:
+    Journal(path).write("begin", model=os.fsdecode(b"models/\xff"), step=0)
+    assert os.fsencode(read_journal(path)[0]["model"]) == b"models/\xff"
 
 
 def test_rewinding_forgets_the_steps_after(path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from regard.errors import ModelError, Unreadable
@@ -39,8 +38,7 @@ class Checkpoint(NamedTuple):
     @property
     def processes(self) -> int:
         """How many processes trained together: the checkpoint has the random state of each."""
-        with safe_open(self.path / "optimizer.safetensors", "pt") as tensors:
-            names = tensors.keys()
+        names = read_tensors(self.path / "optimizer.safetensors")
         return sum(name.startswith("random.cpu") for name in names)
 
     def weights(self) -> dict[str, Tensor]:
