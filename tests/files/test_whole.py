@@ -29,6 +29,15 @@ def test_a_file_is_written_through_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "far/file").read_text() == "new"
 
 
+def test_a_link_to_itself_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("link")
+    write_file(tmp_path / "link", "new")
+    assert (tmp_path / "link").read_text() == "new"
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(RegardError, match="file: cannot write: Too many levels of symbolic links"):
+        write_file(tmp_path / "loop/file", "new")
+
+
 def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")

@@ -94,6 +94,9 @@ def test_a_run_stays_with_the_model_it_began_with(data: Path, model: Path, tmp_p
     keep_origin(model, run)
     with pytest.raises(RegardError, match="was begun with another --from: choose another --out"):
         keep_origin(other, run)
+    (tmp_path / "file").touch()
+    with pytest.raises(RegardError, match="file/run: cannot write: Not a directory"):
+        keep_origin(model, tmp_path / "file/run")
     (run / "from.json").write_text("{}")
     with pytest.raises(ModelError, match=r"from\.json: is damaged"):
         keep_origin(model, run)

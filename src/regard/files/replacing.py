@@ -34,7 +34,7 @@ def whole_or_nothing(out: Path, may_replace: Callable[[Path], bool]) -> Iterator
     Raises DataError if `out` cannot be written, or is not empty and `may_replace(out)` is False.
     """
     _refuse_other_content(out, may_replace)
-    place = out.resolve()
+    place = Path(os.path.realpath(out))
     try:
         with parents_made(place):
             _clear_leftovers(place)

@@ -39,7 +39,7 @@ def write_file(path: Path, content: str | bytes) -> None:
     with refusing_write_errors(path):
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise OSError(errno.EINVAL, "is not a regular file")
-        with new_file(path.resolve()) as file:
+        with new_file(Path(os.path.realpath(path))) as file:
             file.write(content.encode() if isinstance(content, str) else content)
 
 

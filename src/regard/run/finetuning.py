@@ -5,6 +5,7 @@ written first, so that the run begins with these weights even if it is interrupt
 """
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 from regard.errors import ModelError, RegardError
 from regard.files.manifest import MANIFEST
 from regard.files.regular import checksum
-from regard.files.whole import write_file
+from regard.files.whole import refusing_write_errors, write_file
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
 from regard.run import checkpoints
@@ -53,7 +54,7 @@ def refuse_other_origin(directory: Path, run: Path) -> None:
     This is so if the run was begun without --from or with another model, or if `run` and
     `directory` are the same directory.
     """
-    if directory.resolve() == run.resolve():
+    if os.path.realpath(directory) == os.path.realpath(run):
         raise RegardError(f"{run}: is the model that --from names: choose another --out")
     if (run / _ORIGIN).exists():
         if _origin(run)["sha256"] != checksum(directory / MANIFEST):
@@ -65,11 +66,12 @@ def refuse_other_origin(directory: Path, run: Path) -> None:
 def keep_origin(directory: Path, run: Path) -> None:
     """Write RUN/from.json, which names the model in `directory`, unless it is there.
 
-    Raises RegardError as `refuse_other_origin` does.
+    Raises RegardError as `refuse_other_origin` does, and if the file cannot be written.
     """
     refuse_other_origin(directory, run)
     if not (run / _ORIGIN).exists():
-        run.mkdir(parents=True, exist_ok=True)
+        with refusing_write_errors(run):
+            run.mkdir(parents=True, exist_ok=True)
         origin = {"model": str(directory.resolve()), "sha256": checksum(directory / MANIFEST)}
         write_file(run / _ORIGIN, json.dumps(origin, indent=1) + "\n")
 
