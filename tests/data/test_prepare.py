@@ -171,7 +171,8 @@ def test_any_number_of_workers_gives_the_same_bytes(
     first = everything_below(corpus.out)
     monkeypatch.setattr(module, "BYTES_PER_WORKER", 1)
     monkeypatch.setattr(aligned, "_BLOCK_PAIRS", 7)
-    for workers in (2, 3):
+    monkeypatch.setattr(module, "usable_cores", pytest.fail)  # that is for no number
+    for workers in (0, 2, 3):
         assert asdict(corpus.prepare(recipe, workers=workers)) == before
         assert everything_below(corpus.out) == first
 
@@ -189,6 +190,13 @@ def test_workers_refuse_the_first_bad_line_of_all(
     assert f"{corpus.target}:8: is not UTF-8" in corpus.refusal(workers=3)
     corpus.target.write_bytes(spoilt)
     assert "this is the last line" in corpus.refusal(workers=3)
+
+
+def test_a_link_to_itself_is_no_place_for_data(corpus: Corpus) -> None:
+    corpus.out.symlink_to(corpus.out)
+    with pytest.raises(DataError, match="out: cannot be written: Not a directory"):
+        corpus.prepare()
+    assert {path.name for path in corpus.out.parent.iterdir()} == {"out", "text.de", "text.en"}
 
 
 def test_the_manifest_says_what_was_done(corpus: Corpus) -> None:

@@ -83,7 +83,8 @@ def prepare_text(
     default once; with `mix`, duplicates are dropped within each file only. `tokenizer` is a
     tokenizer.json; the other files of a foreign tokenizer must lie beside it. Without `tokenizer`,
     a tokenizer is learned. Earlier prepared data in `out` is replaced. At most `workers` processes
-    share the work, by default one per usable core. `progress` is called while the corpus is read.
+    share the work, by default one per usable core; with 0 or 1, this process does it. `progress` is
+    called while the corpus is read.
 
     Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
     other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;
@@ -93,7 +94,8 @@ def prepare_text(
     if not text.files:
         raise DataError("nothing to prepare: give at least one source and one target file")
     valid_text = AlignedText(valid_sources, valid_targets)
-    useful = min(workers or usable_cores(), text.bytes // BYTES_PER_WORKER)
+    most = usable_cores() if workers is None else workers
+    useful = min(most, text.bytes // BYTES_PER_WORKER)
     with (
         whole_or_nothing(out, is_replaceable) as folder,
         TemporaryDirectory(dir=folder) as scratch,
