@@ -300,6 +300,9 @@ def test_a_time_ends_a_run_by_any_recipe_and_chooses_one_where_none_is_given(
         assert chosen.training.minutes == 7.0
         assert chosen.training.average == (8 if start.assignments else 9)
         assert said[0].startswith("the run takes 7 min")
+    unlimited = decide(Start(tmp_path / "run", files, minutes=0.0)).recipe
+    set_to_0 = Start(tmp_path / "run", files, assignments=["training.minutes=0"])
+    assert unlimited == decide(set_to_0).recipe
 
 
 @pytest.mark.parametrize("minutes", [-1.0, math.nan, math.inf])

@@ -134,8 +134,9 @@ def train(
         source ... mix, tokenizer, recipe, changes   as for `prepare`
         data              a directory that `prepare` made, in place of files
         task              "translate" or "parse"; by default, the files, data or model decide it
-        minutes           the time of the run; for a new translator without `recipe` and
-                          `start_from`, a recipe that suits this time is chosen
+        minutes           the time of the run, or 0 for no limit; for a new translator without
+                          `recipe` and `start_from`, a recipe that suits this time (0: an hour)
+                          is chosen
         start_from        a model directory; training begins with the weights of its model
         accept_changes    continue although the recipe or the data has changed
         micro_batches     the number of parts that a batch is divided into: a larger number needs

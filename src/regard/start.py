@@ -83,7 +83,7 @@ from regard.files.whole import refuse_unwritable
 from regard.inputs import NO_FILES, TrainingFiles, described
 from regard.machine.devices import choose_device
 from regard.presets import SMALL_PARSE, recipe_named
-from regard.recipe import Recipe, TokenizerRecipe, assigned_field
+from regard.recipe import Recipe, assigned_field
 from regard.run.beginning import begun, differences
 from regard.run.finetuning import keep_origin, refuse_other_origin, refuse_other_shape
 from regard.run.model_directory import Model, open_model
@@ -111,7 +111,7 @@ class Start:
     start_from: Path | None = None
     """--from: the directory of a model."""
     minutes: float | None = None
-    """--time: the minutes that the run may take."""
+    """--time: the minutes that the run may take; 0 means no limit."""
 
     @property
     def is_for_trees(self) -> bool:
@@ -171,7 +171,9 @@ def decide(
     _refuse_unfit(start)
     model = None if start.start_from is None else _model(start, start.start_from)
     earlier = begun(start.out)
-    its = None if start.tokenizer is None else _described(start, start.tokenizer, earlier)
+    its = None  # the section [tokenizer] of RUN's recipe or, for a new run, one for --tokenizer
+    if start.tokenizer is not None:
+        its = earlier.tokenizer if earlier else described(start.tokenizer, start.assignments)
     data, is_prepared = _data(start, earlier is not None)
     if earlier is None and model is not None:
         earlier = model.recipe
@@ -214,11 +216,6 @@ def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
     raise RegardError(
         f"{start.out}: nothing to train on yet: give --source and --target, --trees, or --data"
     )
-
-
-def _described(start: Start, tokenizer: Path, earlier: Recipe | None) -> TokenizerRecipe:
-    """The section [tokenizer] of RUN's recipe or, for a new run, one that describes `tokenizer`."""
-    return earlier.tokenizer if earlier else described(tokenizer, start.assignments)
 
 
 def _model(start: Start, directory: Path) -> Model:
@@ -276,7 +273,8 @@ def _for_the_time(
     its = (one for one in start.assignments if assigned_field(one) == "training.minutes")
     minutes = Recipe().set(*its).training.minutes or start.minutes or MINUTES
     Recipe().but(minutes=minutes)  # refuses NaN or -1 before the machine is measured
-    choice = choose(text, minutes, asked=(*made, *start.assignments))
+    unlimited = ["training.minutes=0"] * (start.minutes == 0)
+    choice = choose(text, minutes, asked=(*made, *unlimited, *start.assignments))
     chose(choice)
     return choice.recipe
 
