@@ -34,8 +34,6 @@ class Alike(NamedTuple):
 
     place: slice
     """The part of each flat buffer that holds the matrices."""
-    matrices: int
-    """The number of these matrices."""
     rows: int
     columns: int
 
@@ -60,7 +58,7 @@ class FlatMuon(FlatAdam):
         for (rows, columns), group in groupby(places, key=lambda place: place[1]):
             each = [place for place, _ in group]
             whole = slice(each[0].start, each[-1].stop)
-            self._alike.append(Alike(whole, len(each), rows, columns))
+            self._alike.append(Alike(whole, rows, columns))
         starts = [alike.place.start for alike in self._alike]
         self._rest = slice(0, min(starts, default=len(self.master)))
 
@@ -96,7 +94,7 @@ def _move(learned: Learned, alike: Alike, rate: float, decay: float, tokens: int
     """Update matrices by Muon; set their gradient to 0."""
     gradient, mean = learned.gradient.float() / tokens, learned.moments.mean
     mean.lerp_(gradient, 1 - MOMENTUM)
-    ahead = mean.lerp(gradient, 1 - MOMENTUM).view(alike.matrices, alike.rows, alike.columns)
+    ahead = mean.lerp(gradient, 1 - MOMENTUM).view(-1, alike.rows, alike.columns)
     step = orthogonal(ahead, learned.weights.dtype).flatten()
     size = UPDATE_SIZE * max(alike.rows, alike.columns) ** 0.5
     learned.master.mul_(1 - rate * decay).sub_(step, alpha=rate * size)

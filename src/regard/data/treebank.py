@@ -132,10 +132,9 @@ class _Preparation:
             for tree in self._read("survey", bank):
                 count += 1
                 tokens.update(linearise(tree, self.recipe.task.form))
-            counts.append(count)
-        for count, bank in zip(counts, (self.gold, self.silver, self.valid), strict=True):
             if bank.files and not count:
                 raise DataError("has no tree: give trees in Penn bracketing", bank.files[0])
+            counts.append(count)
         gold, silver, _ = counts
         return _Survey(gold, silver, frozenset(tokens), self._held_out(gold))
 

@@ -81,11 +81,10 @@ class _Living(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Compute an operation, and count the storages that it allocates."""
-        before = {id(t.untyped_storage()) for t in tree_leaves((args, kwargs)) if _is_tensor(t)}
+        before = {id(storage) for storage in _storages((args, kwargs))}
         result = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if _is_tensor(tensor):
-                self._count(tensor.untyped_storage(), before)
+        for storage in _storages(result):
+            self._count(storage, before)
         return result
 
     def _count(self, storage: torch.UntypedStorage, before: set[int]) -> None:
@@ -103,8 +102,8 @@ class _Living(TorchDispatchMode):
         self.now -= size
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor)
+def _storages(values: Any) -> list[torch.UntypedStorage]:
+    return [one.untyped_storage() for one in tree_leaves(values) if isinstance(one, Tensor)]
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:

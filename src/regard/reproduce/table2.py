@@ -192,7 +192,7 @@ def _ensemble_cells(study: Study, numbers: Figures) -> tuple[str, ...]:
 
 def _scores(unseen: Sequence[Measured | None]) -> tuple[str, ...]:
     scores = (cell(one["bleu_13a"] if one else None, 2) for one in unseen)
-    return (*scores, figure_of([one["bleu_paper"] for one in unseen if one], 2))
+    return (*scores, figure_of([one["bleu_paper"] for one in unseen if one]))
 
 
 def _mean(trained: Sequence[Measured | None], number: str, form: str) -> str:

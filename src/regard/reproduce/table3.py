@@ -76,7 +76,7 @@ def _head(study: Study) -> tuple[str, ...]:
 def _row(study: Study, row: str, recipes: dict[str, Recipe], found: _Found) -> tuple[str, ...]:
     printed, recipe, each = TABLE_3_RESULTS[row], recipes[row], found[row].values()
     bleu = _all_of(found[row], "bleu")
-    several = (figure_of(bleu, 2),) if len(study.seeds) > 1 else ()
+    several = (figure_of(bleu),) if len(study.seeds) > 1 else ()
     return (
         row,
         _changes(recipes["base"], recipe) or "the base model",
@@ -87,8 +87,8 @@ def _row(study: Study, row: str, recipes: dict[str, Recipe], found: _Found) -> t
         *(cell(one["perplexity"] if one else None, 3) for one in each),
         *(cell(one["bleu"] if one else None, 2) for one in each),
         *several,
-        NONE if row == "base" else figure_of(_effects(found, row), 2),
-        figure_of(_all_of(found[row], "accuracy"), 2),
+        NONE if row == "base" else figure_of(_effects(found, row)),
+        figure_of(_all_of(found[row], "accuracy")),
         f"{parameters(recipe.model, recipe.tokenizer.vocabulary):,}",
         f"{recipe.training.steps:,}",
         state_of(study.out, row, found[row], recipe.training.steps),

@@ -140,12 +140,12 @@ th,td{padding:.2rem .6rem;border-bottom:1px solid #8888;text-align:right;white-s
 th:first-child,td:first-child,th:nth-child(2),td:nth-child(2){text-align:left}svg,img{max-width:100%}img{background:#fff}"""
 
 
-def figure_of(values: Sequence[float], digits: int) -> str:
+def figure_of(values: Sequence[float]) -> str:
     """The mean and, for two or more values, ± the standard deviation; a dash for no value."""
     if not values:
         return NONE
-    spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{fmean(values):.{digits}f}{spread}"
+    spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{fmean(values):.2f}{spread}"
 
 
 def cell(value: float | None, digits: int) -> str:
