@@ -67,6 +67,14 @@ def test_it_is_full(layout, rows, lengths, cuts) -> None:
         assert largest.target_tokens == largest.target.ids.numel()
 
 
+@pytest.mark.parametrize("limits", [(8, 4096), (4096, 8)])
+def test_a_side_with_few_tokens_limits_the_rows(limits: tuple[int, int]) -> None:
+    tokens = {"source_tokens": limits[0], "target_tokens": limits[1]}
+    rules = RULES.model_copy(update={"layout": "grouped", "max_length": 8} | tokens)
+    largest = largest_batch(Lengths([(3, 4)] * 7), rules, VOCABULARY, 1)
+    assert (largest.source.ids.numel(), largest.target.ids.numel()) == limits
+
+
 def test_joined_rows_are_longer_than_a_sentence() -> None:
     """Pairs so different in length would be half padding in a batch, so they share a row."""
     rules = RULES.model_copy(update={"layout": "grouped", "max_length": 8})

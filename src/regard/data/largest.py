@@ -58,6 +58,7 @@ def _grouped(pairs: PairSource, rules: DataRecipe, join: bool) -> tuple[int, int
     for lengths, limit in zip((source, target), limits, strict=True):
         longest = int(np.add.reduceat(lengths[plan.pairs], begins).max())
         rows = max(rows, -(-limit // max(longest, min(rules.max_length, limit))))
+    rows = min(rows, *limits)  # each row has at least one token on each side
     return rows, limits[0] // rows, limits[1] // rows
 
 
