@@ -1,8 +1,6 @@
 """The sentences of the built-in corpus: one clause, or connected clauses.
 
-`it` refers to the subject of the previous clause or, if that subject is a person, to the object of
-the previous clause. So does `its` in the subject of a second clause. In other places, `its` refers
-to the subject of its own clause.
+The docstring of `regard.corpus` says which noun `it` and `its` refer to.
 """
 
 from __future__ import annotations
