@@ -257,6 +257,10 @@ def test_what_was_exported_is_read_back_to_the_same_bits(embeddings: str, tmp_pa
     (tmp_path / "hf" / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(ModelError, match="damaged"):
         read_hf(tmp_path / "hf")
+    (tmp_path / "hf" / "recipe.toml").rename(tmp_path / "recipe.toml")
+    (tmp_path / "hf" / "recipe.toml").symlink_to(tmp_path / "recipe.toml")
+    with pytest.raises(ModelError, match=r"recipe\.toml: cannot be read: is a symbolic link"):
+        read_hf(tmp_path / "hf")
 
 
 def test_what_was_trained_further_elsewhere_is_read_back_as_it_is(

@@ -170,6 +170,14 @@ def test_another_table_of_positions_is_kept_as_learned(tmp_path: Path) -> None:
     _compare_logits(ours, written, [5, 6, 7, 0], [8, 9, 10], generation)
 
 
+def test_a_file_that_is_not_read_may_be_a_link(tmp_path: Path) -> None:
+    write_marian(tmp_path / "theirs")
+    (tmp_path / "theirs" / "target_vocab.json").symlink_to("vocab.json")  # for two vocabularies
+    read = imported(tmp_path).manifest["imported"]["files"]
+    assert {"vocab.json", "source.spm", "tokenizer_config.json"} <= read.keys()
+    assert "target_vocab.json" not in read
+
+
 def test_without_transformers_it_is_imported_and_says_that_nothing_was_proved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,6 +135,8 @@ def test_marian_refusals(tmp_path: Path, spm: list[str], change: dict[str, Any],
         ({"a": np.ones(3)}, "not a model of marian-nmt"),
         ({"special:model.yml": np.frombuffer(b"a: &a [1]\nb: *a", np.int8)}, "aliases"),
         ({"special:model.yml": np.frombuffer(b"!!python/object:os.x {}", np.int8)}, "not YAML"),
+        ({"special:model.yml": np.frombuffer(b"a: !!bool maybe", np.int8)}, "not YAML"),
+        ({"special:model.yml": np.frombuffer(b"a: !!timestamp 1", np.int8)}, "not YAML"),
         ({"special:model.yml": np.frombuffer(b"[" * 10**5, np.int8)}, "nested too deep"),
         ({"special:model.yml": np.frombuffer(b"\xff\xfe", np.uint8)}, "not text"),
         ({"special:model.yml": np.frombuffer(b"- 1", np.int8)}, "not a configuration"),
@@ -324,7 +326,9 @@ def test_a_yaml_vocabulary_is_read_line_by_line(tmp_path: Path) -> None:
     assert list(known.values()) == list(range(8))
 
 
-@pytest.mark.parametrize("text", ["a: 1\nb: 1\n", "a: 1\na: 2\n", "a\n", "a: x\n", "", "a: -1\n"])
+@pytest.mark.parametrize(
+    "text", ["a: 1\nb: 1\n", "a: 1\na: 2\n", "a\n", "a: x\n", "", "a: -1\n", f"a: {'9' * 5000}\n"]
+)
 def test_a_damaged_yaml_vocabulary_is_refused(tmp_path: Path, spm: list[str], text: str) -> None:
     (tmp_path / "v.yml").write_text(text)
     weights = marian_weights((9, 9), 12, 20, (2, 1), pre=False, tied="all")

@@ -12,10 +12,15 @@ from regard.exchange.from_own_hf import is_own, read_own_hf
 from regard.exchange.hf_generation import GENERATION_KEYS, SPECIAL_IDS, Generation, generation_of
 from regard.exchange.hf_side import foreign_side
 from regard.exchange.matrices import ForeignMatrices
-from regard.exchange.reading import read_object, read_pickled_tensors, read_safetensors
+from regard.exchange.reading import (
+    checksum_of,
+    read_object,
+    read_pickled,
+    read_safetensors,
+    tensors_of,
+)
 from regard.exchange.to_hf import marian_part
 from regard.exchange.weights import ForeignWeights, layers
-from regard.files.regular import checksum
 from regard.recipe import Recipe
 from regard.text.foreign.sentence_pieces import SentencePieceTokenizer
 from regard.variants import sinusoids_in_halves
@@ -42,9 +47,8 @@ def read_hf(directory: Path) -> Foreign:
     targets = config.whole("decoder_vocab_size", vocabulary, least=4, most=10**6)
     generation = generation_of(_generation_keys(directory, config), targets)
     path = _weights_path(directory)
-    tensors = (
-        read_safetensors(path) if path.suffix == ".safetensors" else read_pickled_tensors(path)
-    )
+    is_safe = path.suffix == ".safetensors"
+    tensors = read_safetensors(path) if is_safe else tensors_of(read_pickled(path), path)
     recipe = _recipe(config, generation, targets)
     tokenizer = _tokenizer(directory, generation, vocabulary, targets)
     weights, recipe = _converted(tensors, path, config, recipe, generation, tokenizer, vocabulary)
@@ -54,7 +58,7 @@ def read_hf(directory: Path) -> Foreign:
         recipe=recipe,
         weights=weights,
         tokenizer=tokenizer,
-        files=_checksums(directory, path),
+        files=_checksums(directory, path, tokenizer),
         side=lambda: foreign_side(directory, tensors, generation, tokenizer),
     )
 
@@ -235,9 +239,7 @@ def _are_usual(table: Tensor) -> bool:
     return torch.allclose(table, sinusoids_in_halves(*table.shape), rtol=0, atol=1e-4)
 
 
-def _checksums(directory: Path, weights: Path) -> dict[str, str]:
-    names = (
-        "config.json", "generation_config.json", weights.name, *TEXT_FILES, "target_vocab.json",
-        "tokenizer_config.json",
-    )  # fmt: skip
-    return {name: checksum(directory / name) for name in names if (directory / name).exists()}
+def _checksums(directory: Path, weights: Path, tokenizer: SentencePieceTokenizer) -> dict[str, str]:
+    names = "config.json", "generation_config.json", weights.name, "tokenizer_config.json"
+    found = {name: checksum_of(directory / name) for name in names if (directory / name).exists()}
+    return found | {name: file.checksum for name, file in tokenizer.files.items()}

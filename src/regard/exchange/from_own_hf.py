@@ -18,10 +18,9 @@ from regard.exchange.hf_side import MarianSide, exported_side
 from regard.exchange.hf_text import OURS
 from regard.exchange.hf_vocabulary import MarianVocabulary
 from regard.exchange.parts import matrices_of
-from regard.exchange.reading import read_safetensors
+from regard.exchange.reading import checksum_of, read_safetensors
 from regard.exchange.to_hf import marian_part, order_of_dimensions
 from regard.exchange.weights import ForeignWeights, layers
-from regard.files.regular import checksum
 from regard.recipe import ModelRecipe, Recipe
 from regard.text.tokenizer import Tokenizer
 
@@ -46,6 +45,7 @@ def read_own_hf(directory: Path) -> Foreign:
     may differ.
     """
     path = directory / "model.safetensors"
+    files = {name: checksum_of(directory / name) for name in ("recipe.toml", OURS, path.name)}
     try:
         recipe = Recipe.read(directory / "recipe.toml")
     except RecipeError as error:
@@ -61,7 +61,7 @@ def read_own_hf(directory: Path) -> Foreign:
         recipe=recipe.but(**fields),
         weights=_in_our_order(found, recipe.model),
         tokenizer=tokenizer,
-        files={name: checksum(directory / name) for name in ("recipe.toml", OURS, path.name)},
+        files=files,
         side=lambda: _side(directory, MarianVocabulary.own(tokenizer.size)),
     )
 

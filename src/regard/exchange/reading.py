@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import MissingExtra, ModelError
-from regard.files.regular import COPY_AGAIN, open_regular, read_regular, reason
+from regard.files.regular import COPY_AGAIN, checksum, open_regular, read_regular, reason
 from regard.files.tensors import read_tensors
 
 LONGEST_CONFIG = 2**18
@@ -35,6 +35,14 @@ def text_of_file(path: Path, longest: int = LONGEST_TEXT) -> str:
     except UnicodeDecodeError:
         raise ModelError(f"{path}: not UTF-8 text: {COPY_AGAIN}") from None
     except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: cannot be read: {reason(error)}") from None
+
+
+def checksum_of(path: Path) -> str:
+    """SHA-256 of a file; raises ModelError if it is missing, or is not a regular file."""
+    try:
+        return checksum(path)
+    except OSError as error:
         raise ModelError(f"{path}: cannot be read: {reason(error)}") from None
 
 
@@ -67,13 +75,14 @@ def parse_yaml(text: str, where: Path) -> dict[str, Any]:
     if text.count("[") + text.count("{") > _MOST_BRACKETS:  # parsing time is quadratic in depth
         raise ModelError(f"{where}: nested too deep: not a configuration")
     try:
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-            raise ModelError(f"{where}: its YAML has aliases (*name): write them out")
-        content = yaml.safe_load(text)
+        has_aliases = any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text))
+        content = None if has_aliases else yaml.safe_load(text)
     except (RecursionError, MemoryError):
         raise ModelError(f"{where}: nested too deep: not a configuration") from None
-    except (yaml.YAMLError, ValueError) as error:
+    except Exception as error:  # a value that does not fit its tag can raise any exception
         raise ModelError(f"{where}: damaged, or not YAML: {error!s:.200}") from None
+    if has_aliases:
+        raise ModelError(f"{where}: its YAML has aliases (*name): write them out")
     return _as_object(content, where)
 
 
@@ -112,11 +121,6 @@ def read_pickled(path: Path) -> Any:
             f"{COPY_AGAIN}"
         ) from None
     return content
-
-
-def read_pickled_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors that `torch.save` wrote to a file, by name; raises ModelError for other files."""
-    return tensors_of(read_pickled(path), path)
 
 
 def tensors_of(content: Any, path: Path) -> dict[str, Tensor]:

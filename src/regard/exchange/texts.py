@@ -10,8 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from regard.errors import ModelError, RecipeError
-from regard.exchange.reading import text_of_file
-from regard.files.regular import checksum
+from regard.exchange.reading import checksum_of, text_of_file
 from regard.text.foreign.base import ForeignTokenizer
 from regard.text.foreign.files import read_original
 from regard.text.foreign.moses import MosesSettings, MosesTokenizer
@@ -48,7 +47,7 @@ class Texts:
         paths = {*others, *self.vocabularies, *self.cutters, *self.codes}
         times = Counter(path.name for path in paths)
         return {
-            path.name if times[path.name] == 1 else str(path): checksum(path)
+            path.name if times[path.name] == 1 else str(path): checksum_of(path)
             for path in sorted(paths)
         }
 
@@ -225,7 +224,7 @@ def _pairs_of_yaml(lines: list[str], path: Path) -> list[tuple[str, Any]]:
         else:
             piece, _, digits = line.rpartition(":")
         waiting = None
-        if not digits.strip().isdecimal():
+        if not digits.strip().isdecimal() or len(digits) > 20:
             raise ModelError(f"{path}:{number}: not a vocabulary: a line is a piece and its id")
         pairs.append((_unquoted(piece), int(digits)))
     return pairs

@@ -154,8 +154,10 @@ def test_one_for_each_side(tmp_path: Path) -> None:
     assert ours.decode([[499]]) == [""]  # a row of the embedding without a piece
     with pytest.raises(DataError, match="lone surrogate"):
         ours.encode(["\ud800"])
-    with pytest.raises(ModelError, match="it is the tokenizer of another model"):
-        LibraryTokenizer.read(*paths, size=30)
+    for sizes, path in (({"size": 30}, paths[1]), ({"source_size": 30}, paths[0])):
+        with pytest.raises(ModelError, match="it is the tokenizer of another model") as refused:
+            LibraryTokenizer.read(*paths, **sizes)
+        assert str(refused.value).startswith(str(path))
 
 
 def charsmap(*texts: bytes) -> str:

@@ -70,17 +70,17 @@ class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
         return cls(order, source_order, LibrarySettings(), files)
 
     def _open(self) -> None:
-        self._libraries: dict[SideName, tokenizers.Tokenizer] = {}
-        self._libraries["source"] = _library(self.files["library.json"])
-        target = self.files.get("target_library.json")
-        self._libraries["target"] = _library(target) if target else self._libraries["source"]
-        sides: tuple[SideName, SideName] = ("source", "target")
-        for side, library in zip(sides, map(self._libraries.__getitem__, sides), strict=True):
-            largest = max(library.get_vocab().values(), default=0)
-            if largest >= self.order_of(side).size:
+        source = self.files["library.json"]
+        target = self.files.get("target_library.json", source)
+        one = _library(source)
+        other = one if target is source else _library(target)
+        self._libraries: dict[SideName, tokenizers.Tokenizer] = {"source": one, "target": other}
+        for (side, library), file in zip(self._libraries.items(), (source, target), strict=True):
+            largest, size = max(library.get_vocab().values()), self.order_of(side).size
+            if largest >= size:
                 raise ModelError(
-                    f"{self.files['library.json'].path}: has the id {largest:,}, and the model has "
-                    f"{self.order_of(side).size:,} entries: it is the tokenizer of another model"
+                    f"{file.path}: has the id {largest:,}, and the model has {size:,} entries: it "
+                    "is the tokenizer of another model"
                 )
 
     def _encoded(self, lines: Sequence[str], side: SideName) -> Iterator[list[int]]:
