@@ -22,9 +22,11 @@ from regard.exchange.exporting import write_export
 from regard.exchange.foreign import NotRunError
 from regard.exchange.from_hf import read_hf
 from regard.exchange.from_own_hf import is_own
+from regard.exchange.hf_text import write_text_files
 from regard.exchange.importing import write_imported
 from regard.exchange.info import info_of
 from regard.exchange.spm import refuse_other_cuts, sentence_pieces
+from regard.exchange.texts import SpecialNames, Texts, tokenizer_of
 from regard.exchange.vocabulary import entry_names, unknown_name
 from regard.files.manifest import unseal
 from regard.run.model_directory import open_model, write_model
@@ -208,6 +210,28 @@ def test_what_the_vocabulary_lacks_is_the_unknown_piece_there_too(tmp_path: Path
         config = json.loads(package.read("translate-en_de-1_0/model/config.json"))
     assert config["unk_token"] == "<unk>"
     assert unknown_name(TOKENIZER, entry_names(TOKENIZER, "target")) == "<pad>"
+
+
+def test_marians_tokenizer_opens_no_other_kind(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    for side in ("source", "target"):
+        (tmp_path / f"{side}.spm").write_bytes(sentence_pieces(TOKENIZER).model)
+    cutters = [tmp_path / "source.spm", tmp_path / "target.spm"]
+    known = ["<unk>", "<pad>", "<s>", "</s>", ">>de<<", *TOKENIZER.entries[EOS + 1 :]]
+    (tmp_path / "v.txt").write_text("".join(f"{piece}\n" for piece in known), "utf-8")
+    for used, restricted, opens in ((2, False, True), (2, True, False), (1, False, False)):
+        texts, names = Texts([tmp_path / "v.txt"], cutters[:used]), SpecialNames("<pad>", "<s>")
+        ours = tokenizer_of(texts, (len(known),) * 2, names, restricted=restricted)
+        folder = tmp_path / f"{used} {restricted}"
+        folder.mkdir()
+        if not opens:
+            with pytest.raises(ModelError, match="kind sentencepiece: export hf writes"):
+                write_text_files(ours, 64, folder)
+            continue
+        write_text_files(ours, 64, folder)
+        theirs = transformers.AutoTokenizer.from_pretrained(folder)
+        ids = [ours.order.foreign_ids[i] for i in [*ours.encode([">>de<< 12"])[0], EOS]]
+        assert theirs(">>de<< 12").input_ids == ids
 
 
 ARGOS_SCRIPT = """

@@ -22,7 +22,7 @@ def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> N
     """
     if isinstance(tokenizer, Tokenizer):
         _write_ours(tokenizer, positions, folder)
-    elif isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.settings.language_codes:
+    elif isinstance(tokenizer, SentencePieceTokenizer) and _is_marian(tokenizer):
         _write_marian(tokenizer, positions, folder)
     else:
         kind = getattr(tokenizer, "kind", "foreign")
@@ -58,6 +58,12 @@ def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
         "model_input_names": ["input_ids", "attention_mask"],
     }
     write_json(folder / "tokenizer_config.json", configuration)
+
+
+def _is_marian(tokenizer: SentencePieceTokenizer) -> bool:
+    """Whether MarianTokenizer opens the original files, and cuts text by the same rules."""
+    rules, needed = tokenizer.settings, {"source.spm", "target.spm", "vocab.json"}
+    return rules.language_codes and not rules.restricted and needed <= tokenizer.files.keys()
 
 
 def _write_marian(tokenizer: SentencePieceTokenizer, positions: int, folder: Path) -> None:

@@ -88,8 +88,11 @@ class SpecialNames:
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """The names of the special pieces, which are not part of any text."""
-        named = self.pad, self.begin, self.end, self.unknown
+        """The names of the special pieces, which are not part of any text.
+
+        They begin as those of a MarianTokenizer: the end, the unknown piece, the padding.
+        """
+        named = self.end, self.unknown, self.pad, self.begin
         return tuple(name for name in named if name is not None)
 
 
