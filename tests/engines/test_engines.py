@@ -17,6 +17,7 @@ from regard.engines.with_onnx import OnnxModel, OnnxTranslator
 from regard.errors import ModelError, RecipeError, RegardError
 from regard.exchange.exporting import write_export
 from regard.exchange.parts import MOST_POSITIONS, tables_of
+from regard.files.manifest import seal, unseal
 from regard.run.model_directory import open_model
 from regard.text.foreign import MosesTokenizer
 from regard.translation import Translation, Translator, load
@@ -99,6 +100,20 @@ def test_a_directory_is_opened_by_its_own_engine(tmp_path: Path) -> None:
     damaged.write_bytes(damaged.read_bytes()[:-1])
     with pytest.raises(ModelError, match=r"decoder\.onnx: damaged"):
         load_exported(tmp_path / "onnx", "onnx")
+
+
+@pytest.mark.parametrize("engine", ["onnx", "ctranslate2"])
+def test_a_manifest_without_positions_and_a_damaged_vocabulary(engine: str, tmp_path: Path) -> None:
+    write_export(engine, untrained(tmp_path / "model"), tmp_path / "out")
+    about = unseal(tmp_path / "out")
+    seal(tmp_path / "out", about["files"], {"exported": engine})
+    with pytest.raises(ModelError, match="no number of positions: export it again"):
+        load_exported(tmp_path / "out", engine)
+    if engine == "ctranslate2":
+        (tmp_path / "out" / "shared_vocabulary.json").write_text("3")
+        seal(tmp_path / "out", about["files"], {"exported": engine, "positions": 90})
+        with pytest.raises(ModelError, match=r"CTranslate2 refuses it: .* must be array"):
+            load_exported(tmp_path / "out", engine)
 
 
 def test_pieces_of_subword_nmt_are_written_as_in_their_own_vocabulary(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ class Exported:
 def open_exported(directory: Path, engine: str, text: str = "tokenizer.json") -> Exported:
     """Open a directory that was exported for this engine; our tokenizer is in the file `text`.
 
-    Raises ModelError if the directory was not exported for the engine, or if a file is missing or
-    damaged.
+    Raises ModelError if the directory was not exported for the engine, if a file is missing or
+    damaged, or if the manifest lacks what every export writes.
     """
     if not directory.is_dir():
         raise ModelError(
@@ -48,6 +48,8 @@ def open_exported(directory: Path, engine: str, text: str = "tokenizer.json") ->
     for name in ("recipe.toml", text):
         if name not in manifest["files"]:
             raise ModelError(f"{directory}: its manifest does not list {name}: export it again")
+    if type(manifest.get("positions")) is not int:
+        raise ModelError(f"{directory}: its manifest has no number of positions: export it again")
     try:
         recipe = Recipe.read(directory / "recipe.toml")
     except RecipeError as error:

@@ -65,17 +65,17 @@ class CTranslate2Model(EngineModel):
     """
 
     def __init__(self, exported: Exported, threads: int):
-        super().__init__(int(exported.manifest["positions"]))
+        super().__init__(exported.manifest["positions"])
         # At its usual log level, CTranslate2 warns of a number format that the processor lacks.
         ctranslate2.set_log_level(logging.ERROR)
-        self.source_names, self.names = (_names(exported, side) for side in ("source", "target"))
-        self.ids = {name: i for i, name in enumerate(self.names)}
         try:
             self.translator = ctranslate2.Translator(
                 str(exported.directory), inter_threads=threads, intra_threads=1
             )
         except (RuntimeError, ValueError) as error:
             raise ModelError(f"{exported.directory}: CTranslate2 refuses it: {error}") from None
+        self.source_names, self.names = (_names(exported, side) for side in ("source", "target"))
+        self.ids = {name: i for i, name in enumerate(self.names)}
 
     def named(self, source: Sequence[int]) -> list[str]:
         """The names of a source's tokens; </s> is left out, because CTranslate2 adds it."""

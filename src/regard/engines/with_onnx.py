@@ -48,7 +48,7 @@ class OnnxModel(EngineModel):
     """
 
     def __init__(self, exported: Exported, threads: int):
-        super().__init__(int(exported.manifest["positions"]))
+        super().__init__(exported.manifest["positions"])
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = threads, 3
         try:
