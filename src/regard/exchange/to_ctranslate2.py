@@ -11,6 +11,7 @@ import numpy as np
 from regard.errors import MissingExtra, ModelError
 from regard.exchange.parts import NamedWeights, copied_weights, matrices_of, tables_of
 from regard.exchange.vocabulary import entry_names, unknown_name
+from regard.exchange.weights import parts_of_layer
 from regard.recipe import ModelRecipe
 from regard.run.model_directory import Model
 
@@ -20,13 +21,8 @@ try:
 except ModuleNotFoundError:
     raise MissingExtra("CTranslate2", "exchange") from None
 
-COMPUTE_TYPES = {
-    "fp32": "float32",
-    "int8": "int8",
-    "int8_float32": "int8_float32",
-    "bfloat16": "bfloat16",
-}
-"""The precisions that a user names, and CTranslate2's names for them."""
+_PROJECTIONS = {"self": ("qkv", "o"), "cross": ("q", "kv", "o"), "ff": ("1", "2")}
+"""The linear layers of each kind of sub-layer; "qkv" is one matrix from W_q, W_k and W_v."""
 
 
 def write_ctranslate2(
@@ -35,8 +31,7 @@ def write_ctranslate2(
     """Write model.bin, config.json and the vocabularies into a folder.
 
     `vocabulary` has the entries' names, for source and target alike; by default, the tokenizer
-    gives the names.
-    Raises ModelError if CTranslate2 cannot compute the model.
+    gives the names. Raises ModelError if CTranslate2 cannot compute the model.
     """
     recipe = model.recipe.model
     refuse_unlike(recipe)
@@ -53,10 +48,8 @@ def write_ctranslate2(
         spec.decoder.projection.bias = weights["output_bias"]
     for name, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
         for i, layer in enumerate(stack.layer):
-            _set_layer(layer, weights, f"{name}.{i}", pre_norm=recipe.norm == "pre")
-            if recipe.score == "dot":  # CTranslate2's default is 1 / sqrt(d_k)
-                for attention in _attentions(layer):
-                    attention.queries_scale = 1.0
+            parts = parts_of_layer(name, i, pre_norm=recipe.norm == "pre")
+            _set_layer(layer, weights, parts, scaled=recipe.score == "scaled")
         if recipe.norm == "pre":
             _set_norm(stack.layer_norm, weights, f"{name}_norm")
     names = list(vocabulary or entry_names(model.tokenizer, "target"))
@@ -69,7 +62,7 @@ def write_ctranslate2(
     spec.config.add_source_eos = recipe.source_end
     spec.config.layer_norm_epsilon = recipe.norm_epsilon
     spec.validate()
-    spec.optimize(COMPUTE_TYPES[precision])
+    spec.optimize("float32" if precision == "fp32" else precision)
     spec.save(str(folder))
 
 
@@ -107,37 +100,23 @@ def _specified(recipe: ModelRecipe) -> Any:
     )
 
 
-def _attentions(layer: Any) -> list[Any]:
-    """The attention sub-layers of an encoder layer or a decoder layer."""
-    return [layer.self_attention, *([layer.attention] if hasattr(layer, "attention") else [])]
+def _set_layer(layer: Any, weights: NamedWeights, parts: dict[str, str], *, scaled: bool) -> None:
+    """Fill an encoder layer or a decoder layer; `parts` has the names of our modules.
 
-
-def _set_layer(layer: Any, weights: NamedWeights, name: str, *, pre_norm: bool) -> None:
-    """Fill an encoder or decoder layer. In CTranslate2, each sub-layer has its own LayerNorm."""
-    own, *cross = _attentions(layer)
-    _set_attention(own, weights, f"{name}.self_attention", ["qkv", "o"])
-    for attention in cross:
-        _set_attention(attention, weights, f"{name}.cross_attention", ["q", "kv", "o"])
-    _set_linear(layer.ffn.linear_0, weights, [f"{name}.feed_forward.W_1"])
-    _set_linear(layer.ffn.linear_1, weights, [f"{name}.feed_forward.W_2"])
-    sublayers = {"self_attention": own, "feed_forward": layer.ffn}
-    if cross:
-        sublayers = {"self_attention": own, "cross_attention": cross[0], "feed_forward": layer.ffn}
-    for i, (part, sublayer) in enumerate(sublayers.items(), start=1):
-        norm = part if pre_norm else f"add_norm_{i}"
-        _set_norm(sublayer.layer_norm, weights, f"{name}.{norm}.norm")
+    In CTranslate2, each sub-layer has its own LayerNorm. Attention divides by sqrt(d_k) only if
+    `scaled`.
+    """
+    cross = {"cross": layer.attention} if hasattr(layer, "attention") else {}
+    for kind, spec in {"self": layer.self_attention, **cross, "ff": layer.ffn}.items():
+        linears = [spec.linear_0, spec.linear_1] if kind == "ff" else spec.linear
+        for linear, letters in zip(linears, _PROJECTIONS[kind], strict=True):
+            names = [parts[f"{kind}.{letter}"] for letter in letters]
+            linear.weight = np.concatenate([weights[f"{name}.weight"] for name in names])
+            linear.bias = np.concatenate([weights[f"{name}.bias"] for name in names])
+        if kind != "ff" and not scaled:
+            spec.queries_scale = 1.0  # by default, CTranslate2 multiplies by 1 / sqrt(d_k)
+        _set_norm(spec.layer_norm, weights, parts[f"{kind}.norm"])
 
 
 def _set_norm(spec: Any, weights: NamedWeights, name: str) -> None:
     spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
-
-
-def _set_attention(spec: Any, weights: NamedWeights, name: str, projections: Sequence[str]) -> None:
-    """Fill an attention sub-layer; the projection "qkv" is one matrix from W_q, W_k and W_v."""
-    for linear, letters in zip(spec.linear, projections, strict=True):
-        _set_linear(linear, weights, [f"{name}.W_{letter}" for letter in letters])
-
-
-def _set_linear(spec: Any, weights: NamedWeights, names: Sequence[str]) -> None:
-    spec.weight = np.concatenate([weights[f"{name}.weight"] for name in names])
-    spec.bias = np.concatenate([weights[f"{name}.bias"] for name in names])
