@@ -307,6 +307,11 @@ def test_a_language_that_moses_rules_lack_is_refused_by_name(
         tokenizer_of(texts, (2, 2), SpecialNames(None, None))
 
 
+def test_an_option_is_given_for_two_sides_at_most() -> None:
+    with pytest.raises(RecipeError, match="--spm 3 times: give it once, or once for the source"):
+        tokenizer_of(Texts(cutters=[Path("s")] * 3), (2, 2), SpecialNames(None, None))
+
+
 def test_files_of_one_name_have_a_checksum_each(tmp_path: Path) -> None:
     weights, source, target = (tmp_path / name for name in ("w.bin", "en/v.txt", "de/v.txt"))
     for path in (weights, source, target):

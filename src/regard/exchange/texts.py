@@ -53,9 +53,13 @@ class Texts:
 
     def refuse_unfit(self) -> None:
         """Raise RecipeError for files that cannot be combined."""
-        for name in ("vocabularies", "cutters", "codes", "languages"):
-            if len(getattr(self, name)) > 2:
-                raise RecipeError(f"more than two {name}: give one, or those of source and target")
+        given = self.vocabularies, self.cutters, self.codes, self.languages
+        for option, ones in zip(("vocab", "spm", "codes", "language"), given, strict=True):
+            if len(ones) > 2:
+                raise RecipeError(
+                    f"--{option} {len(ones)} times: give it once, or once for the source and once "
+                    "for the target"
+                )
         if self.cutters and (self.codes or self.languages):
             raise RecipeError("--spm cuts text by itself: leave out --codes and --language")
 
@@ -109,8 +113,8 @@ def tokenizer_of(
 
     With `shared`, source and target must have one vocabulary. `given` are vocabularies that were
     found in the model itself. With `restricted`, words are divided only into pieces of the
-    vocabulary. Raises ModelError if a file is damaged or does not fit the model,
-    and RecipeError if a file is missing or files cannot be combined.
+    vocabulary. Raises ModelError if a file is damaged or does not fit the model, and RecipeError if
+    a file is missing or files cannot be combined.
     """
     texts.refuse_unfit()
     known = _known(texts, given, shared)
@@ -127,20 +131,20 @@ def tokenizer_of(
         )
     first, second = known[0], known[1] if len(known) == 2 else None
     if texts.cutters:
-        two = texts.cutters[1] if len(texts.cutters) > 1 else None
         settings = SentencePieceSettings(
             unknown=names.unknown,
             skipped=names.skipped,
             language_codes=_has_language_codes(first, texts.cutters[0]),
             restricted=restricted,
         )
+        two = texts.cutters[1] if len(texts.cutters) > 1 else None
         return SentencePieceTokenizer.read(
             texts.cutters[0], two, first, second, **about, settings=settings
         )
-    codes = [*texts.codes, None, None]
+    codes, target_codes = [*texts.codes, None, None][:2]
     moses = _moses_settings(texts, names, restricted=restricted and bool(texts.codes))
     return MosesTokenizer.read(
-        first, second, codes=codes[0], target_codes=codes[1], **about, settings=moses
+        first, second, codes=codes, target_codes=target_codes, **about, settings=moses
     )
 
 
