@@ -156,9 +156,8 @@ class Tokenizer:
     @cached_property
     def symbols(self) -> dict[str, int]:
         """A map from the name of each symbol to its id, in the order of the ids."""
-        entries = self._library.get_vocab(with_added_tokens=False)
-        found = {name: i for name, i in entries.items() if name.startswith(SYMBOL)}
-        return {name[len(SYMBOL) :]: i for name, i in sorted(found.items(), key=lambda it: it[1])}
+        named = enumerate(self.entries)
+        return {name[len(SYMBOL) :]: i for i, name in named if name.startswith(SYMBOL)}
 
     @cached_property
     def merges(self) -> NDArray[np.uint32]:

@@ -152,7 +152,8 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
 
     def prefix(self, line: str) -> str:
         """The language code at the beginning of a line, such as `>>de<<`."""
-        return _without_code(line)[0] if self.settings.language_codes else ""
+        end = line.find("<<") if self.settings.language_codes and line.startswith(">>") else -1
+        return line[: end + 2] if end >= 0 else ""
 
     @property
     def cutter(self) -> bytes:
@@ -187,11 +188,8 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         return self._tables[side].unknown
 
     def _encoded(self, lines: Sequence[str], side: SideName) -> Iterator[list[int]]:
-        codes, rest = [""] * len(lines), list(lines)
-        if self.settings.language_codes:
-            codes, rest = (
-                map(list, zip(*map(_without_code, lines), strict=True)) if lines else ([], [])
-            )
+        codes = [self.prefix(line) for line in lines]
+        rest = [line.removeprefix(code) for line, code in zip(lines, codes, strict=True)]
         table = self._tables[side]
         for code, pieces in zip(codes, self._models[side].encode(rest, out_type=str), strict=True):
             yield table.ids([code, *pieces] if code else pieces)
@@ -274,12 +272,6 @@ def pieces_in(file: Original) -> dict[str, int]:
     """The pieces of a SentencePiece model and their ids; raises ModelError if it is damaged."""
     model = _model(file)
     return {model.id_to_piece(i): i for i in range(len(model))}
-
-
-def _without_code(line: str) -> tuple[str, str]:
-    """Divide a line into its language code, such as `>>de<<` or "", and the rest."""
-    end = line.find("<<") if line.startswith(">>") else -1
-    return (line[: end + 2], line[end + 2 :]) if end >= 0 else ("", line)
 
 
 def _named_tokens(config: dict[str, Any], path: Path) -> dict[str, str]:
