@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,7 @@ def write_export(
         raise ModelError(f"{directory}: model.neighbourhood = {reach} is not in any export format")
     if not model.recipe.model.causal:
         raise ModelError(f"{directory}: model.causal = false is not in any export format")
-    recipe = model.recipe.set(*changes)
-    model = Model(recipe, model.tokenizer, model.network, model.manifest)
+    model = replace(model, recipe=model.recipe.set(*changes))
     if format == "hf":
         return _to_hf(model, out)
     if format == "argos":

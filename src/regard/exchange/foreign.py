@@ -48,11 +48,12 @@ def not_run(why: str) -> Callable[[], Side]:
 def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) -> Recipe:
     """A recipe with these fields, `vocabulary` entries and sources of at most `longest` tokens.
 
-    Raises ModelError, which names the file `where`, if no model of regard can have the fields.
+    `d_model` and `heads` are among the fields. Raises ModelError, which names the file `where`, if
+    no model of regard can have the fields.
     """
-    model = fields.setdefault("d_model", 512), fields.setdefault("heads", 8)
-    if all(isinstance(size, int) and size > 0 for size in model) and model[0] % model[1]:
-        raise ModelError(f"{where}: d_model = {model[0]} is not a multiple of its {model[1]} heads")
+    width, heads = fields["d_model"], fields["heads"]
+    if heads > 0 and width % heads:
+        raise ModelError(f"{where}: d_model = {width} is not a multiple of its {heads} heads")
     fields |= {"vocabulary": max(300, vocabulary), "max_length": max(2, min(longest, 2**20))}
     try:
         return Recipe().but(**fields)

@@ -8,13 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ModelError
-from regard.exchange.foreign import (
-    LONGEST_SOURCE,
-    Foreign,
-    ForeignConfig,
-    foreign_recipe,
-    not_run,
-)
+from regard.exchange.foreign import LONGEST_SOURCE, Foreign, ForeignConfig, foreign_recipe, not_run
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.reading import parse_yaml, read_pickled, tensors_of, text_of_file
 from regard.exchange.texts import SpecialNames, Texts, tokenizer_of
@@ -240,7 +234,7 @@ def _converted(
     """The weights under our names, and the fields of the recipe that follow from the weights."""
     model, width = recipe.model, recipe.model.d_model
     keys = config.section("model")
-    sizes = len(tokenizer.order_of("source").ids), tokenizer.order.size
+    sizes = tokenizer.order_of("source").size, tokenizer.order.size
     source = weights.take("src_embed.lut.weight", sizes[0], width)
     target = _own(weights, keys, "tied_embeddings", "trg_embed.lut.weight", source, sizes[1])
     output = _own(weights, keys, "tied_softmax", "decoder.output_layer.weight", target, sizes[1])

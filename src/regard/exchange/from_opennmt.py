@@ -7,13 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.errors import ModelError
-from regard.exchange.foreign import (
-    LONGEST_SOURCE,
-    Foreign,
-    ForeignConfig,
-    foreign_recipe,
-    not_run,
-)
+from regard.exchange.foreign import LONGEST_SOURCE, Foreign, ForeignConfig, foreign_recipe, not_run
 from regard.exchange.from_joeynmt import refuse_other_sinusoids
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.reading import read_pickled, tensors_of
@@ -81,7 +75,8 @@ def _options(opt: Any, path: Path) -> ForeignConfig:
 
 def _vocabularies(vocab: Any, path: Path) -> list[Vocabulary]:
     """The vocabularies of source and target; one vocabulary if both are equal."""
-    begin = vocab.get("decoder_start_token", _BEGIN) if isinstance(vocab, dict) else _BEGIN
+    vocab = vocab if isinstance(vocab, dict) else {}
+    begin = vocab.get("decoder_start_token", _BEGIN)
     if begin != _BEGIN:
         raise ModelError(
             f"{path}: its decoder_start_token is {begin!r:.80}: it must be {_BEGIN} to be "
@@ -89,7 +84,7 @@ def _vocabularies(vocab: Any, path: Path) -> list[Vocabulary]:
         )
     sides: list[list[str]] = []
     for name in ("src", "tgt"):
-        side = vocab.get(name) if isinstance(vocab, dict) else None
+        side = vocab.get(name)
         if not isinstance(side, list) or not all(isinstance(piece, str) for piece in side):
             raise ModelError(
                 f"{path}: its vocabularies are no lists of pieces, as OpenNMT-py 3 has them: have "
@@ -129,7 +124,7 @@ def _converted(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The weights under our names, and the fields of the recipe that follow from the weights."""
     model, width = recipe.model, recipe.model.d_model
-    sizes = len(tokenizer.order_of("source").ids), tokenizer.order.size
+    sizes = tokenizer.order_of("source").size, tokenizer.order.size
     source, target = (
         weights.take(f"{stack}.embeddings.make_embedding.emb_luts.0.weight", size, width)
         for stack, size in zip(("encoder", "decoder"), sizes, strict=True)

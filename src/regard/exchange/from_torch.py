@@ -261,7 +261,7 @@ def _converted(
     The decoder begins with the target's entry `begin`.
     """
     model, width = recipe.model, recipe.model.d_model
-    sizes = len(tokenizer.order_of("source").ids), tokenizer.order.size
+    sizes = tokenizer.order_of("source").size, tokenizer.order.size
     source = weights.take(names.source, sizes[0], width)
     target = source if names.target == names.source else weights.take(names.target, sizes[1], width)
     if f"{names.output}.weight" == names.target:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from regard import __version__
 from regard.exchange.certificate import Certificate, certify, unproved
-from regard.exchange.certified import refuse_existing, write_certified
+from regard.exchange.certified import write_certified
 from regard.exchange.foreign import Foreign, NotRunError
 from regard.exchange.sides import OurSide
 from regard.run.model_directory import open_model, write_model
@@ -17,7 +17,6 @@ def write_imported(out: Path, foreign: Foreign) -> Certificate:
     Raises ModelError if their logits differ by more than `TOLERANCE` allows, and RegardError if
     `out` exists or cannot be written. After an error, nothing that was written is left behind.
     """
-    refuse_existing(out)
     about = {
         "imported": {
             "format": foreign.format,

@@ -41,9 +41,9 @@ def write_argos(
 
     `lines` are text of both languages, on which the SentencePiece model is tested. `prove` makes
     the certificate from the directory in CTranslate2's format. Raises RecipeError if `pair` is not
-    of the form en-de, or if the name of `out` does not end in ENDING. Raises
-    ModelError if SentencePiece cannot cut text as the model's tokenizer does, or if CTranslate2
-    cannot compute the model.
+    of the form en-de, or if the name of `out` does not end in ENDING. Raises ModelError if
+    SentencePiece cannot cut text as the model's tokenizer does, or if CTranslate2 cannot compute
+    the model.
     """
     source, target = _languages(pair)
     if out.suffix != ENDING:
@@ -90,8 +90,7 @@ def pieces_of(model: Model) -> Pieces:
             "a package of Argos Translate has one SentencePiece model and one vocabulary, which "
             "this model's tokenizer has not: export to ctranslate2 instead"
         )
-    names = entry_names(tokenizer, "target")
-    return Pieces(tokenizer.cutter, names)
+    return Pieces(tokenizer.cutter, entry_names(tokenizer, "target"))
 
 
 def _languages(pair: str) -> tuple[str, str]:
