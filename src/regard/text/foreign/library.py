@@ -76,7 +76,7 @@ class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
         other = one if target is source else _library(target)
         self._libraries: dict[SideName, tokenizers.Tokenizer] = {"source": one, "target": other}
         for (side, library), file in zip(self._libraries.items(), (source, target), strict=True):
-            largest, size = max(library.get_vocab().values()), self.order_of(side).size
+            largest, size = max(library.get_vocab().values(), default=0), self.order_of(side).size
             if largest >= size:
                 raise ModelError(
                     f"{file.path}: has the id {largest:,}, and the model has {size:,} entries: it "
