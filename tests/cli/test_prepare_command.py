@@ -52,6 +52,18 @@ def test_a_refusal_comes_before_anything_is_counted(files: list[str], tmp_path: 
     assert f"{tmp_path}: is a directory" in str(result.exception)
 
 
+def test_a_folder_whose_name_is_not_utf_8(files: list[str], tmp_path: Path) -> None:
+    out = os.fsencode(tmp_path) + b"/\xff"
+    # In most locales standard output refuses what is not UTF-8, as it does here.
+    done = subprocess.run(
+        [sys.executable, "-m", "regard", "prepare", *files[:4], "--out", out, "-q"],
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": "utf-8:strict"},
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert out + b": done; " in done.stdout
+
+
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_to_all_of_its_processes_leaves_nothing(
     files: list[str], tmp_path: Path, signum: int, status: int

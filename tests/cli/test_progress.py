@@ -1,6 +1,7 @@
 """The bars that long commands show on a terminal."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -48,3 +49,12 @@ def test_each_reading_has_a_speed_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     assert said[-1].startswith("encoding: 0%, 4,400 trees, 400 trees/s, ")
     [task] = display._bar.tasks
     assert (task.completed, task.total) == (11, 10_000)
+
+
+def test_square_brackets_in_the_name_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(progress, "console", Console(file=shown, force_terminal=True, width=120))
+    blocks = SimpleNamespace(source="news[de]/[/de].txt")
+    with progress.BulkDisplay(blocks) as display:  # type: ignore[arg-type]
+        display.checking(lambda lines, first: 0)([], 4000)
+    assert "checking news[de]/[/de].txt: 4,000 lines" in shown.getvalue()

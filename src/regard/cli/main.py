@@ -127,9 +127,12 @@ def _open_closed_streams() -> None:
 
 
 def _write_utf_8() -> None:
-    """Make standard output UTF-8, whatever the locale is; all text is read as UTF-8, too."""
+    """Make standard output UTF-8, whatever the locale is; all text is read as UTF-8, too.
+
+    The name of a file need not be UTF-8: its bytes are written unchanged.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def _refuse_empty_values(arguments: list[str]) -> None:

@@ -181,7 +181,9 @@ class BulkDisplay(_Display):
     """Shows how many lines of a file all processes together have translated."""
 
     def __init__(self, blocks: "Blocks"):
-        super().__init__(BarColumn(bar_width=24), TextColumn("{task.description}"))
+        # The name of the file may have square brackets, which are no markup here.
+        text = TextColumn("{task.description}", markup=False)
+        super().__init__(BarColumn(bar_width=24), text)
         self._blocks = blocks
         self._task = self._bar.add_task("checking", total=None)
         self._shown_at = time.monotonic()
