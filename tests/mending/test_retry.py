@@ -83,6 +83,23 @@ def test_the_second_search_is_wider(translator: Translator) -> None:
         assert translator.recipe.beam < len(best) <= 2 * translator.recipe.beam
 
 
+def test_batches_are_made_and_tested_for_the_wider_beam(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, beams = translator.recipe, list[int]()
+
+    def agree(_: Any, beam: int, threads: object) -> bool:
+        beams.append(beam)
+        return True
+
+    monkeypatch.setattr(type(translator.model.by), "batches_agree", agree)
+    monkeypatch.setattr(translator, "exact", True)
+    monkeypatch.setattr(translator, "_tried", {})
+    search_again(translator, SENTENCES)
+    assert beams == [wider_search(first).beam]
+    assert translator.recipe == first
+
+
 def test_scores_have_the_length_penalty_of_the_first_search(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
