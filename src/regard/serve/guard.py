@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,10 +29,6 @@ HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
 }
 """Headers that are added to each answer, unless it has them already."""
-
-
-class TooLarge(Exception):
-    """The body has more bytes than any valid request can have."""
 
 
 class Disconnected(Exception):
@@ -60,43 +57,19 @@ class Guard:
         started = time.monotonic()
         try:
             await self._answer(scope, receive, answer)
+        except HTTPException as refused:
+            await _refusal(refused)(scope, receive, answer)
         except Disconnected:
             answer.status = 499
         except Exception as problem:
             scope["state"]["problem"] = problem
             if answer.status is None:
-                await _refusal(500, "Internal error")(scope, receive, answer)
+                await _refusal(HTTPException(500, "Internal error"))(scope, receive, answer)
         finally:
             self._record(scope, answer, time.monotonic() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
-        limit, headers = self._limits.body, dict(scope["headers"])
-        declared = headers.get(b"content-length", b"")
-        try:
-            if declared.isdigit() and int(declared) > max(limit, MOST_DISCARDED):
-                raise TooLarge  # at once: a body of this size is not read to its end
-            async with asyncio.timeout(self._limits.seconds):
-                body = await _whole(receive, limit)
-        except TooLarge:
-            refusal = _refusal(413, f"The request has more than {limit} bytes: send less at a time")
-            await refusal(scope, receive, answer)
-            return
-        except TimeoutError:
-            await _refusal(408, "The request was received too slowly")(scope, receive, answer)
-            return
-        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            await _refusal(415, "A compressed body is not supported")(scope, receive, answer)
-            return
-        if scope["method"] == "POST" and scope["path"] in TRANSLATING:
-            # These requests pass one by one, so that other tasks of the event loop run in between.
-            async with self._turn:
-                await asyncio.sleep(0)
-            if self._service.busy:  # refused here: the route would take ten times as long
-                full = busy()
-                response = JSONResponse({"error": full.detail}, full.status_code, full.headers)
-                await response(scope, receive, answer)
-                return
-        replayed = False
+        body, replayed = await self._accepted(scope, receive), False
 
         async def replay() -> Message:
             nonlocal replayed
@@ -106,6 +79,27 @@ class Guard:
             return {"type": "http.request", "body": body, "more_body": False}
 
         await self._app(scope, replay, answer)
+
+    async def _accepted(self, scope: Scope, receive: Receive) -> bytes:
+        """The body of a request; raises HTTPException for a request that is refused here."""
+        limit, headers = self._limits.body, dict(scope["headers"])
+        declared = headers.get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > max(limit, MOST_DISCARDED):
+            raise _too_large(limit)  # at once: a body of this size is not read to its end
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                body = await _whole(receive, limit)
+        except TimeoutError:
+            raise HTTPException(408, "The request was received too slowly") from None
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise HTTPException(415, "A compressed body is not supported")
+        if scope["method"] == "POST" and scope["path"] in TRANSLATING:
+            # These requests pass one by one, so that other tasks of the event loop run in between.
+            async with self._turn:
+                await asyncio.sleep(0)
+            if self._service.busy:  # refused here: the route would take ten times as long
+                raise busy()
+        return body
 
     def _record(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
         state = scope["state"]
@@ -151,7 +145,7 @@ class _Answer:
 async def _whole(receive: Receive, limit: int) -> bytes:
     """Read and return the body.
 
-    Raises TooLarge if it has more than `limit` bytes, Disconnected if the client disconnects.
+    Raises HTTPException if it has more than `limit` bytes, Disconnected if the client disconnects.
     """
     body, size, more = bytearray(), 0, True
     while more:
@@ -164,14 +158,18 @@ async def _whole(receive: Receive, limit: int) -> bytes:
         if size <= limit:
             body += chunk
         elif size > MOST_DISCARDED:
-            raise TooLarge
+            break
     if size > limit:
-        raise TooLarge
+        raise _too_large(limit)
     return bytes(body)
 
 
-def _refusal(status: int, problem: str) -> Response:
-    return JSONResponse({"error": problem}, status)
+def _too_large(limit: int) -> HTTPException:
+    return HTTPException(413, f"The request has more than {limit} bytes: send less at a time")
+
+
+def _refusal(error: HTTPException) -> Response:
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
 def _place(error: BaseException) -> str:
