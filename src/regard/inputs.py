@@ -62,7 +62,10 @@ class TrainingFiles:
         if self.silver_share is not None and not self.silver:
             raise RegardError("--silver-share is the share of silver trees: give --silver too")
         if self.trees and (task == "translate" or self.has_text):
-            raise RegardError("--trees is for parsing, --source and --target are for translation")
+            raise RegardError(
+                "--trees is for parsing, --source and --target are for translation, and so is "
+                "--task translate: leave out --trees, or the others"
+            )
 
     def _refuse_unpaired(self) -> None:
         """Raise RegardError if sources and targets are not equally many.

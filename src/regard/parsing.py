@@ -192,7 +192,7 @@ def _joined(parts: Sequence[Parse]) -> Parse:
 
 def by_blanks(line: str) -> list[str]:
     """Split a tokenised line into words at ASCII white space, as in bracketed trees."""
-    return [word for word in re.split(r"[ \t\r\n\f\v]+", line) if word]
+    return re.findall(r"[^ \t\r\n\f\v]+", line)
 
 
 def treebank_words() -> Split:

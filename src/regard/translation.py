@@ -234,7 +234,7 @@ class Translator(Decoding):
                 parts = self.tokenizer.encode(halves)
                 sources.append([[*part, EOS] for part in parts if part])
             else:
-                advice = "split the sentence, or leave out --long refuse"
+                advice = "split it, or leave out --long refuse (in Python, give split=True)"
                 raise DataError(f"{problem}: {advice}", where, number)
         return sources
 

@@ -37,6 +37,20 @@ def test_options_that_do_not_go_together(world: World) -> None:
     assert said.startswith(f"{text}: has 1 lines for the 2 of {longer}: give one line for each")
 
 
+def test_standard_input_is_named_so(world: World) -> None:
+    text = world.write("a", "one\n")
+    model = ["--model", world.made / "model", "--source"]
+    assert refused("score", "-", "-r", text) == (
+        "standard input: is empty: there is nothing to score"
+    )
+    assert refused("score", "-", "-r", text, stdin=b"1\n2\n").startswith(
+        f"{text}: has 1 lines for the 2 of standard input: "
+    )
+    long = ("the dog " * 50).encode()
+    assert refused("score", "-", *model, text, stdin=long).startswith("standard input:1: ")
+    assert refused("score", text, *model, "-", stdin=long).startswith("standard input:1: ")
+
+
 def test_two_systems_are_compared(world: World) -> None:
     lines = [f"the dog {i} sees the old cat in the house\n" for i in range(30)]
     reference = world.write("ref", "".join(lines))

@@ -260,6 +260,7 @@ def _score_by_model(
     as_json: bool,
 ) -> None:
     from regard.cli.console import note
+    from regard.files.lines import shown_name
     from regard.loss import perplexity
     from regard.measure.likelihood import likelihoods
     from regard.translation import load
@@ -268,7 +269,7 @@ def _score_by_model(
         raise DataError("--model goes with --source, and without --reference")
     sources, translations = _aligned(source, hypothesis)
     log_p, pieces = 0.0, 0
-    names = str(source), str(hypothesis)
+    names = shown_name(source), shown_name(hypothesis)
     for one in likelihoods(load(model), sources, translations, names):
         log_p, pieces = log_p + one.log_probability, pieces + one.pieces
         if as_json:
@@ -284,19 +285,19 @@ def _aligned(*paths: Path) -> list[list[str]]:
 
     Raises DataError for an empty file, and for files with different numbers of lines.
     """
-    from regard.files.lines import read_lines
+    from regard.files.lines import read_lines, shown_name
 
     if sum(str(path) == "-" for path in paths) > 1:
         raise DataError("can be read only once: save it in a file first", "standard input")
-    texts = [list(read_lines(path)) for path in paths]
-    for path, lines in zip(paths, texts, strict=True):
+    texts, names = [list(read_lines(path)) for path in paths], [*map(shown_name, paths)]
+    for name, lines in zip(names, texts, strict=True):
         if not lines:
-            raise DataError("is empty: there is nothing to score", path)
+            raise DataError("is empty: there is nothing to score", name)
         if len(lines) != len(texts[0]):
             raise DataError(
-                f"has {len(lines)} lines for the {len(texts[0])} of {paths[0]}: give one line for "
+                f"has {len(lines)} lines for the {len(texts[0])} of {names[0]}: give one line for "
                 "each, in the same order",
-                path,
+                name,
             )
     return texts
 

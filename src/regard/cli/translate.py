@@ -171,7 +171,6 @@ def _refuse_unfit(
         raise RecipeError("--alignments are of single sentences: leave out --paragraphs, --n-best")
     if paragraphs is not None and n_best > 1:
         raise RecipeError("--paragraphs writes one translation of a line: leave out --n-best")
-
     if long not in ("split", "refuse"):
         raise RecipeError(f"--long {long}: it is split or refuse")
     if out is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:

@@ -174,9 +174,4 @@ def _attention(look: Look | None) -> Attention:
             400, "Invalid request: text: too long to return the weights of every head"
         )
     found = look.as_json()
-    return Attention(
-        source=found["source"],
-        read=found["read"],
-        written=found["written"],
-        **found["attention"],
-    )
+    return Attention.model_validate(found | found["attention"])  # has no other fields of `found`
