@@ -16,6 +16,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from cli.refusing import refused
+from regard import decoding
 
 LONG = ". ".join(["the dog sees the cat", "the bird likes the tree"] * 20)
 
@@ -166,3 +167,9 @@ def test_a_model_must_be_one_and_a_port_free(made: Path, tmp_path: Path) -> None
 def test_a_wrong_option_is_refused(made: Path, option: str) -> None:
     name = option.strip("-").partition("=")[0]
     assert name in refused("serve", f"{made / 'model'}=en-de", option)
+
+
+def test_an_engine_takes_no_precision_on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "has_bf16", lambda _: False)
+    said = refused("serve", "x=en-de", "--engine", "onnx", "--precision", "auto", "--port", 0)
+    assert said == "--engine does not go with --precision auto: leave out one of the two"

@@ -129,7 +129,7 @@ def serve(
             raise
         raise MissingExtra("regard serve", "serve") from None
     _refuse_paths(cors or ())
-    precision = settled(precision)
+    precision = settled(precision) if engine is None else precision
     named = [_named(model, pair) for model in models]
     allowed = None if keys is None else Keys.read(keys)
     _set_up(threads)
