@@ -19,7 +19,8 @@ _OutOption = Annotated[
     Path | None,
     typer.Option(
         "--out",
-        help="The run directory, runs/demo or runs/demo-parse; an unfinished demo continues.",
+        help="The run directory, by default runs/demo or runs/demo-parse; an unfinished demo in "
+        "it continues.",
     ),
 ]
 _TaskOption = Annotated[str, typer.Option("--task", help="translate, or parse.")]

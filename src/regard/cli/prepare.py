@@ -47,8 +47,8 @@ def prepare(
     """Clean text or trees, learn sub-words, and write the sentences as ids, in limited memory.
 
     Files of text are UTF-8 with one sentence on each line, files of trees are in Penn bracketing:
-    plain, .gz, .xz or .zst. Without validation files, some pairs are held out. Without --recipe,
-    the recipe is small, with a vocabulary and rows that suit the text.
+    plain, .gz, .xz or .zst. Without validation files, some pairs or trees are held out. Without
+    --recipe, text has the recipe small, with a vocabulary and rows that suit it; trees small-parse.
 
     Examples:
 

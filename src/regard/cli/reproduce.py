@@ -21,13 +21,15 @@ EVERY = 60.0
 _NamesArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="TABLE...", help="Some of table1, table2, table3, table4, figures; all."
+        metavar="TABLE...", help="Some of table1, table2, table3, table4 and figures, or all."
     ),
 ]
 _ScaleOption = Annotated[str, typer.Option("--scale", help="mini, small, small-fr or paper.")]
 _OutOption = Annotated[
     Path | None,
-    typer.Option("--out", help="The directory, runs/tables-SCALE; a stopped command continues."),
+    typer.Option(
+        "--out", help="The directory, by default runs/tables-SCALE; a stopped command continues."
+    ),
 ]
 _SeedsOption = Annotated[
     int | None, typer.Option("--seeds", min=1, max=10, help="How often each row is trained.")

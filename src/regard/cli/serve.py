@@ -63,7 +63,7 @@ _TimeoutOption = Annotated[
         "--timeout",
         min=0.1,
         max=3600,
-        help="The most seconds to wait for the translations of a request.",
+        help="The most seconds to receive a request, and to wait for its translations.",
     ),
 ]
 _QueueOption = Annotated[

@@ -18,8 +18,7 @@ from regard.view.look import Look, seen
 
 MOST_CELLS = 4_000_000
 """The attention of a sentence is not returned if it has more weights than this, in all heads and
-layers together. This many weights take 16 MB.
-"""
+layers together. This many weights take 16 MB."""
 
 
 @dataclass(frozen=True, eq=False)
