@@ -1,6 +1,7 @@
 """`regard demo`: trains a translator or a parser on the built-in corpus; it needs no data."""
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from regard.errors import RecipeError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from regard.cli.demo_corpus import Shown
     from regard.inputs import TrainingFiles
     from regard.recipe import Recipe
 
@@ -62,11 +64,11 @@ def demo(
     if task == "parse":
         out = out or Path("runs/demo-parse")
         _learn(out, parse_recipe(), steps, write_trees, pairs, quiet)
-        _conclude(stdout, *show_trees(out, stdout))
+        _conclude(out, stdout, show_trees(out, stdout))
     elif task == "translate":
         out = out or Path("runs/demo")
         _learn(out, demo_recipe(), steps, write_text, pairs, quiet)
-        _conclude(stdout, *show_translations(out, stdout))
+        _conclude(out, stdout, show_translations(out, stdout))
     else:
         raise RecipeError(f"--task {task}: it is translate or parse")
 
@@ -96,16 +98,22 @@ def _learn(
     train_and_show(recipe, out / "data", out, quiet=quiet)
 
 
-def _conclude(
-    stdout: "Console", sentences: int, figures: Mapping[str, str], commands: Sequence[str]
-) -> None:
-    """Print the results, which were measured on `sentences` sentences, and commands to try next."""
+def _conclude(out: Path, stdout: "Console", shown: "Shown") -> None:
+    """Write the results to out/result.json, and print them and the commands to try next."""
     from rich.table import Table
 
-    table = Table(title=f"On {sentences:,} sentences the model has never seen")
+    from regard.cli.demo_corpus import TEST_SENTENCES
+    from regard.files.whole import write_file
+    from regard.run.journal import read_journal
+
+    finish = read_journal(out / "journal.jsonl")[-1]
+    seconds = finish["seconds"]
+    run = {"train_seconds": seconds, "cost": finish.get("cost"), "sentences": TEST_SENTENCES}
+    write_file(out / "result.json", json.dumps(shown.measured | run, indent=1) + "\n")
+    table = Table(title=f"On {TEST_SENTENCES:,} sentences the model has never seen")
     table.add_column("measure")
     table.add_column("result", justify="right")
-    for row in figures.items():
+    for row in (*shown.figures.items(), ("training time", f"{seconds:.0f} s")):
         table.add_row(*row)
     stdout.print(table)
-    stdout.print("\n  ".join(["Try next:", *commands]), markup=False, soft_wrap=True)
+    stdout.print("\n  ".join(["Try next:", *shown.commands]), markup=False, soft_wrap=True)

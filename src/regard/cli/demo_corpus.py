@@ -1,7 +1,7 @@
-"""The corpus of a demo: files for training, and examples for testing."""
+"""The corpus of a demo: files for training, examples for testing, and what they showed."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from regard.errors import DataError, RecipeError
 
@@ -12,6 +12,17 @@ if TYPE_CHECKING:
 
 TRAIN_SEED, VALID_SEED, TEST_SEED = 1, 2, 3
 VALID_SENTENCES, TEST_SENTENCES = 500, 1000
+
+
+class Shown(NamedTuple):
+    """What a trained demo did on the examples for testing."""
+
+    measured: dict[str, float]
+    """The results, by their names in result.json."""
+    figures: dict[str, str]
+    """The results as texts, by the names to print."""
+    commands: list[str]
+    """Commands to try next."""
 
 
 def write_text(folder: Path, pairs: int) -> "TrainingFiles":

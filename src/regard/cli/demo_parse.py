@@ -1,12 +1,11 @@
 """`regard demo --task parse`: trains a parser on the trees of the built-in corpus."""
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.console import called
-from regard.cli.demo_corpus import unseen
+from regard.cli.demo_corpus import Shown, unseen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,15 +39,10 @@ def parse_recipe() -> "Recipe":
     )
 
 
-def show_trees(out: Path, stdout: "Console") -> tuple[int, dict[str, str], list[str]]:
-    """Parse unseen sentences, draw two trees, and write the results to out/result.json.
-
-    Returns the number of sentences, the results as texts by name, and commands to try next.
-    """
-    from regard.files.whole import write_file
+def show_trees(out: Path, stdout: "Console") -> Shown:
+    """Parse unseen sentences, and draw two trees."""
     from regard.measure.validation import compare_trees
     from regard.parsing import load
-    from regard.run.journal import read_journal
     from regard.trees.draw import drawn
     from regard.trees.penn import read_trees
 
@@ -56,17 +50,11 @@ def show_trees(out: Path, stdout: "Console") -> tuple[int, dict[str, str], list[
     found = load(out).parse(e.source_tokens for e in examples)
     gold = list(read_trees((e.tree for e in examples), "the built-in grammar"))
     measured = compare_trees(found, gold).figures()
-    finish = read_journal(out / "journal.jsonl")[-1]
-    seconds = finish["seconds"]
     result = {
         "f1": round(measured["f"], 2) if measured["recall"] else 0.0,
         "complete_match": round(measured["complete_match"], 2),
         "tagging_accuracy": round(measured["tagging_accuracy"], 2),
-        "train_seconds": seconds,
-        "cost": finish.get("cost"),
-        "sentences": len(examples),
     }
-    write_file(out / "result.json", json.dumps(result, indent=1) + "\n")
     for tree, right in list(zip(found, gold, strict=True))[:DRAWN]:
         same = "as the grammar has it" if tree == right else "not as the grammar has it"
         stdout.print(f"{drawn(tree, stdout.width)}\n({same})\n", markup=False, soft_wrap=True)
@@ -75,11 +63,10 @@ def show_trees(out: Path, stdout: "Console") -> tuple[int, dict[str, str], list[
         "F1 of brackets (EVALB)": f"{result['f1']:.1f}",
         "trees without a fault": f"{result['complete_match']:.1f} %",
         "tags": f"{result['tagging_accuracy']:.1f} %",
-        "training time": f"{seconds:.0f} s",
     }
     commands = [
         f"echo 'The dog is big .' | {called()} parse {place} --tokenised --draw",
         f"{called()} parse {place} --json < your.txt",
         f"{called()} train --task parse --trees your.mrg --out runs/parser",
     ]
-    return len(examples), figures, commands
+    return Shown(result, figures, commands)

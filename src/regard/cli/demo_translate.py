@@ -1,12 +1,11 @@
 """`regard demo`: trains a translator on the sentence pairs of the built-in corpus."""
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.console import called
-from regard.cli.demo_corpus import unseen
+from regard.cli.demo_corpus import Shown, unseen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,34 +39,23 @@ def demo_recipe() -> "Recipe":
     )
 
 
-def show_translations(out: Path, stdout: "Console") -> tuple[int, dict[str, str], list[str]]:
-    """Translate unseen sentences, print ten of them, and write the results to out/result.json.
-
-    Returns the number of sentences, the results as texts by name, and commands to try next.
-    """
+def show_translations(out: Path, stdout: "Console") -> Shown:
+    """Translate unseen sentences, and print ten of them."""
     from regard.corpus import pronoun_accuracy
-    from regard.files.whole import write_file
-    from regard.run.journal import read_journal
     from regard.score.bleu import bleu
     from regard.translation import load
 
     examples = unseen()
     outputs = load(out).translate(e.source for e in examples)
-    finish = read_journal(out / "journal.jsonl")[-1]
     result = {
         "bleu": round(bleu(outputs, [[e.target for e in examples]]), 2),
         "pronoun_accuracy": round(100 * pronoun_accuracy(examples, outputs), 2),
-        "train_seconds": finish["seconds"],
-        "cost": finish.get("cost"),
-        "sentences": len(examples),
     }
-    write_file(out / "result.json", json.dumps(result, indent=1) + "\n")
     _print_ten(examples, outputs, stdout)
     place = shlex.quote(str(out))
     figures = {
         "BLEU (sacreBLEU 13a, cased)": f"{result['bleu']:.1f}",
         "pronouns with the right gender": f"{result['pronoun_accuracy']:.1f} %",
-        "training time": f"{result['train_seconds']:.0f} s",
     }
     commands = [
         f"{called()} serve {place}=en-de  # then open the address that it prints",
@@ -75,7 +63,7 @@ def show_translations(out: Path, stdout: "Console") -> tuple[int, dict[str, str]
         f"{called()} translate {place} --n-best 4 --json < {place}/corpus/valid.en | head",
         f"{called()} train --source your.en --target your.de --out runs/mine",
     ]
-    return len(examples), figures, commands
+    return Shown(result, figures, commands)
 
 
 def _print_ten(examples: "list[Example]", outputs: list[str], stdout: "Console") -> None:
