@@ -1,4 +1,4 @@
-"""The corpus of a demo: files for training, examples for testing, and what they showed."""
+"""The corpus of a demo: files for training, examples for testing, and their results."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +15,7 @@ VALID_SENTENCES, TEST_SENTENCES = 500, 1000
 
 
 class Shown(NamedTuple):
-    """What a trained demo did on the examples for testing."""
+    """The results of a trained demo on the examples for testing, and what to do next."""
 
     measured: dict[str, float]
     """The results, by their names in result.json."""
