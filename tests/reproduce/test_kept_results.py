@@ -43,19 +43,37 @@ def test_the_page_has_the_kept_figures_of_each_warm_up() -> None:
         assert f"{settings} {run['perplexity']:.2f} | {run['bleu']:.1f} |" in page
 
 
-@pytest.mark.parametrize("page", ["results.md", "results.ko.md"])
-def test_the_report_has_the_kept_figures(page: str) -> None:
-    report = (ROOT / "docs" / page).read_text("utf-8")
+@pytest.mark.parametrize("language", ["", ".ko"])
+@pytest.mark.parametrize(
+    ("page", "table"), [("results", "table3"), ("results-small", "small-table3")]
+)
+def test_the_report_has_the_kept_figures(page: str, table: str, language: str) -> None:
+    report = (ROOT / "docs" / f"{page}{language}.md").read_text("utf-8")
     for one in PAPER_SENTENCES:
-        assert f"| {one.korean if page.endswith('.ko.md') else one.english} |" in report
-    table = kept("table3.json")
-    for row, one in table["rows"].items():
+        assert f"| {one.korean if language else one.english} |" in report
+    for row, one in kept(f"{table}.json")["rows"].items():
         [line] = [line for line in report.splitlines() if line.startswith(f"| {row} |")]
         for numbers in filter(None, one["seeds"].values()):
             assert f"{numbers['bleu']:.2f}" in line
+
+
+@pytest.mark.parametrize("page", ["results.md", "results.ko.md"])
+def test_the_report_has_the_kept_figures_of_each_family(page: str) -> None:
+    report = (ROOT / "docs" / page).read_text("utf-8")
     for family in ("recurrent", "convolutional", "dilated"):
         bleu = kept("table2.json")["rows"][family]["1"]["unseen"]["bleu_13a"]
         assert f"{bleu:.2f}" in report
+
+
+def test_the_page_has_the_kept_figures_of_scale_small() -> None:
+    page = (FOLDER / "README.md").read_text("utf-8")
+    rows = kept("small-table3.json")["rows"]
+    base, printed = rows["base"]["seeds"]["1"]["bleu"], rows["base"]["paper"]["bleu"]
+    for row, one in rows.items():
+        found, paper = one["seeds"]["1"], one["paper"]["bleu"]
+        cells = [f"{paper}", f"{paper - printed:+.1f}", f"{found['bleu']:.1f}"]
+        cells += [f"{found['bleu'] - base:+.1f}", f"{found['perplexity']:.2f}"]
+        assert f"| {row} | {' | '.join(cells)} | {found['accuracy']:.1f} |" in page
 
 
 def test_the_kept_layers_have_the_papers_exponents() -> None:
