@@ -50,6 +50,7 @@ from cli.refusing import GOOD, World, refused, regard, unchanged
         ("translate run --precision fp64", "precision fp64: it is fp32, bf16, int8 or auto"),
         ("average run --out x --last 0", "invalid value for --last: "),
         ("average run --out x --steps 4 --last 3", "--steps 4: give numbers, such as 1000,2000, "),
+        (f"average run --out x --steps {5000 * '9'}", "give numbers, such as 1000,2000, "),
         ("score --trees x y --tokenizer zh", "--tokenizer zh: it is for BLEU, which needs a --ref"),
         ("score x --model m -s y --tokenizer zh", "--tokenizer zh: it is for BLEU, which needs a"),
         ("look m dog --text --word dog", "--word dog: it is for --html, and Figures 3 and 4: leav"),

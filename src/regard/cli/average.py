@@ -34,9 +34,10 @@ def average(
     from regard.run.averaging import average_run
 
     named = [] if steps is None else steps.split(",")
-    if not all(step.isdecimal() for step in named) or (named and (best or last)):
+    are_steps = all(step.isdecimal() and len(step) < 19 for step in named)
+    if not are_steps or (named and (best or last)):
         raise RegardError(
-            f"--steps {steps}: give numbers, such as 1000,2000, and neither --best nor --last"
+            f"--steps {steps:.99}: give numbers, such as 1000,2000, and neither --best nor --last"
         )
     averaged = average_run(run, out, last or 5, warn=note, best=best, steps=[*map(int, named)])
     typer.echo(f"{out}: the mean of steps {', '.join(map(str, averaged))}")

@@ -107,6 +107,7 @@ def look(
 
     html = html or (None if any((text, figure, npz, as_json, search)) else Path("look.html"))
     _refuse_unfit(kind, figure, out, search and target is not None)
+    _refuse_both_printed(text, as_json)
     _refuse_unfit_word(word, figure, bool(html))
     of_sentence = (target, html, text, npz, as_json, search, by_words, kind, layer, head, word)
     _refuse_missing(sentence, figure, of_sentence)
@@ -194,10 +195,9 @@ class _View:
         queries, word = self.found.queries(self.found.kind(self.kind)), self.word
         if word is None:
             return None
-        if word in queries:
-            return queries.index(word)
-        if word.isdecimal() and 1 <= int(word) <= len(queries):
-            return int(word) - 1
+        for names in (queries, [str(number) for number in range(1, len(queries) + 1)]):
+            if word in names:
+                return names.index(word)
         raise unknown("word", word, list(dict.fromkeys(queries)))
 
     def refuse_unknown(self, text: bool, html: Path | None, figure: int | None) -> None:
@@ -306,6 +306,15 @@ def _refuse_unfit(
         raise RecipeError(f"--out {out}: a figure ends in .svg, .png or .pdf")
     if nothing_to_search:
         raise RecipeError("--search: with --target there is no search; leave one of them out")
+
+
+def _refuse_both_printed(text: bool, as_json: Path | None) -> None:
+    """Raise RecipeError if --text and --json would both be on standard output."""
+    if text and str(as_json) == "-":
+        raise RecipeError(
+            "--json - and --text both write to standard output: leave out one of them, or give "
+            "--json a file"
+        )
 
 
 def _refuse_unfit_word(word: str | None, figure: int | None, page: bool) -> None:
