@@ -46,7 +46,7 @@ ALIASES = {
 
 def _topics() -> dict[str, Path]:
     """The English pages by name, without pages in other languages, such as claims.ko.md."""
-    pages = sorted(_PAGES.glob("*.md"))
+    pages = sorted(_PAGES.glob("*.md"), key=lambda page: page.stem)
     return {page.stem: page for page in pages if "." not in page.stem}
 
 
@@ -93,13 +93,13 @@ def help_(context: typer.Context, topic: _TopicArgument = None) -> None:
 
 def _contents(topics: dict[str, Path]) -> str:
     """The topics, each with the title of its page and its other names."""
-    rows = []
+    rows, width = [], max(map(len, topics), default=0)
     for name, page in topics.items():
         with page.open(encoding="utf-8") as lines:
             title = next(lines).lstrip("# ").strip()
         others = [alias for alias, meant in ALIASES.items() if meant == name]
         also = f" (also: {', '.join(others)})" if others else ""
-        rows.append(f"  {name:<12} {title}{also}")
+        rows.append(f"  {name:<{width}}  {title}{also}")
     first = "regard help TOPIC explains a topic, and regard COMMAND --help a command. Topics:"
     return "\n".join([first, "", *rows])
 
