@@ -55,15 +55,11 @@ def means(steps: Sequence[int]) -> Iterator[tuple[str, list[float]]]:
 
 def mean(weights: Sequence[dict[str, Tensor]], counts: Sequence[float]) -> dict[str, Tensor]:
     """The weighted mean of each weight, summed in fp64."""
-    total = sum(counts)
-    return {
-        name: torch.stack(
-            [one[name].double() * (c / total) for one, c in zip(weights, counts, strict=True)]
-        )
-        .sum(0)
-        .float()
-        for name in weights[0]
-    }
+    found = {name: torch.zeros(one.shape, dtype=torch.float64) for name, one in weights[0].items()}
+    for one, count in zip(weights, counts, strict=True):
+        for name, tensor in one.items():
+            found[name] += tensor.double() * (count / sum(counts))
+    return {name: total.float() for name, total in found.items()}
 
 
 if __name__ == "__main__":
