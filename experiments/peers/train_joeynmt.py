@@ -4,7 +4,8 @@ The settings are those of JoeyNMT's configs/transformer_iwslt14_deen_sp.yaml, a 
 160,000 pairs of text, with these differences: 8,000 sub-words, sentences of up to 100 sub-words,
 batches of 4,096 tokens (there: 4,096 on each of two GPUs), text with its capitals, and fp32. With
 --small, shape, dropout and learning rate are those of `time-30m-02` in experiments/budget. With
---recurrent, they are those of configs/iwslt_deen_bahdanau.yaml, a recurrent model.
+--recurrent, they are those of configs/iwslt_deen_bahdanau.yaml, a recurrent model; only its
+embeddings are shared here.
 """
 
 import signal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,22 +41,19 @@ def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[
     the length penalty of the first search, so that all scores can be compared. A sentence must have
     at most `translator.longest` pieces, </s> included.
     """
-    own = translator.recipe
+    wider = copy(translator)  # its beam also decides how sentences are batched
+    wider.recipe = wider_search(translator.recipe)
 
     def search_batch(rows: Rows, limits: Tensor, _: list[int]) -> list[list[Hypothesis]]:
-        wider, by = translator.recipe, translator.model.by
+        recipe, by = wider.recipe, wider.model.by
         found = search(
-            WithoutRepetition(translator.model), rows, limits, wider, n_best=wider.beam, bos=BOS,
+            WithoutRepetition(wider.model), rows, limits, recipe, n_best=recipe.beam, bos=BOS,
             eos=EOS, pad=PAD, ranker=by.most_likely, chooser=by.choose, granule=by.granule,
         )  # fmt: skip
-        return [[_scored(one, own) for one in best] for best in found]
+        return [[_scored(one, translator.recipe) for one in best] for best in found]
 
     sources = [[*pieces, EOS] for pieces in translator.tokenizer.encode(sentences)]
-    translator.recipe = wider_search(own)  # its beam also decides how sentences are batched
-    try:
-        return [translator.texts(best) for best in translator.hypotheses(sources, search_batch)]
-    finally:
-        translator.recipe = own
+    return [translator.texts(best) for best in wider.hypotheses(sources, search_batch)]
 
 
 def _scored(found: Hypothesis, recipe: SearchRecipe) -> Hypothesis:
