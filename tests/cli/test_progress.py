@@ -19,7 +19,7 @@ def test_training_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     start = {"event": "start", "step": 0, "steps": 9, "parameters": 10, "pairs": 2, "vocabulary": 3,
              "batches_per_epoch": 1, "dtype": "fp32", "device": "cpu", "threads": 1}  # fmt: skip
     step = {"event": "step", "step": 4, "epoch": 0.5, "loss": 1.0, "rate": 0.1,
-            "tokens_per_second": 5.0, "seconds": 30.0}  # fmt: skip
+            "tokens_per_second": 5.0, "seconds": 40.0}  # fmt: skip
     tried = [{"checkpoints": 9, "loss": 1.5}, {"checkpoints": 7, "loss": 1.0}]
     averaged = {"event": "averaged", "tried": tried}
     settings = [{"beam": 6, "alpha": 1.2, "bleu": 30.0}]
@@ -35,6 +35,24 @@ def test_training_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     assert said[-1].startswith(
         "beam 6 and alpha 1.2 are chosen from 1 settings tried on 1,014 sent"
     )
+
+
+@pytest.mark.parametrize("minutes, left", [(0.0, "0:00:40"), (60.0, "0:00:40"), (1.0, "0:00:30")])
+def test_what_is_left_is_told_by_what_ends_first(
+    monkeypatch: pytest.MonkeyPatch, minutes: float, left: str
+) -> None:
+    """Ten seconds a step: step 3 of 7 comes after 30 seconds of the time that is given."""
+    said: list[str] = []
+    monkeypatch.setattr(progress, "note", said.append)
+    display = progress.TrainingDisplay()
+    display({"event": "start", "step": 0, "steps": 7, "minutes": minutes, "parameters": 10,
+             "pairs": 2, "vocabulary": 3, "batches_per_epoch": 1, "dtype": "fp32",
+             "device": "cpu", "threads": 1})  # fmt: skip
+    for step in (1, 2, 3):
+        monkeypatch.setattr(progress.time, "monotonic", lambda: 1000.0 + 10 * step)  # noqa: B023
+        display({"event": "step", "step": step, "epoch": 0.5, "loss": 1.0, "rate": 0.1,
+                 "tokens_per_second": 5.0, "seconds": 10.0 * step})  # fmt: skip
+    assert said[-1].endswith(f"{left} left")
 
 
 def test_each_reading_has_a_speed_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

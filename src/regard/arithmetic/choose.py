@@ -250,7 +250,7 @@ def _is_usual(model: Any) -> bool:
 def can_use_loops() -> bool:
     """Whether the loops are available: False if Numba is missing or refuses this version of NumPy.
 
-    The first call loads them (0.25 s) or, once per machine, compiles them (10 s).
+    The first call loads them (0.25 s) or, once per machine, compiles them (10 to 20 s).
     """
     try:
         _one_core()

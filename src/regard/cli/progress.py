@@ -123,7 +123,7 @@ class TrainingDisplay(_Display):
 
     def _start(self, record: "Record") -> None:
         self._steps, self._seconds = record["steps"], 60 * record["minutes"]
-        self._bar.update(self._task, total=self._seconds or self._steps, completed=0)
+        self._bar.update(self._task, total=1, completed=0)
         resumed = f"resuming after step {record['step']}; " if record["step"] else ""
         note(
             f"{resumed}{record['parameters'] / 1e6:.1f} M parameters, {record['pairs']:,} pairs, "
@@ -138,15 +138,17 @@ class TrainingDisplay(_Display):
             f"epoch {record['epoch']:.2f}  loss {record['loss']:.3f}  rate {record['rate']:.2e}  "
             f"{record['tokens_per_second']:,.0f} tokens/s"
         )
-        done = record["seconds"] if self._seconds else step
-        place = f"{step}" if self._seconds else f"{step}/{self._steps}"
-        self._bar.update(self._task, completed=done, description=text, place=place)
-        left, (since, first) = None, self._first
-        if self._seconds:
-            left = max(0.0, self._seconds - record["seconds"])
-        elif step != first:
-            left = (now - since) / (step - first) * (self._steps - step)
-        ends = "" if left is None else f"  {timedelta(seconds=round(left))} left"
+        by_time = record["seconds"] / self._seconds if self._seconds else 0.0
+        by_steps = step / self._steps
+        place = f"{step}" if by_time > by_steps else f"{step}/{self._steps}"
+        self._bar.update(
+            self._task, completed=max(by_time, by_steps), description=text, place=place
+        )
+        since, first = self._first
+        left = [max(0.0, self._seconds - record["seconds"])] if self._seconds else []
+        if step != first:
+            left.append((now - since) / (step - first) * (self._steps - step))
+        ends = f"  {timedelta(seconds=round(min(left)))} left" if left else ""
         self._note(f"step {place}  {text}{ends}", at_once=step == self._steps)
 
     def _validation(self, record: "Record") -> None:
