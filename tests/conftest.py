@@ -4,13 +4,14 @@ import gc
 import os
 import shutil
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import shapes
+from tabs import Tab
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -69,3 +70,32 @@ def chromium() -> Iterator[Any]:
         browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def tabs(chromium: Any) -> dict[str, Tab]:
+    """The tabs of the module, by the options of their contexts."""
+    return {}
+
+
+@pytest.fixture
+def tab(chromium: Any, tabs: dict[str, Tab]) -> Iterator[Callable[..., Tab]]:
+    """A function that gives an empty tab of this size, colour scheme and options of its context.
+
+    Tests with the same options have the same tab, one after the other: a tab of its own is a new
+    process of the browser, which takes longer than most tests do on their page.
+    """
+    given: list[Tab] = []
+
+    def give(width: int = 1280, scheme: str = "light", **options: Any) -> Tab:
+        key = repr(sorted(options.items()))
+        if key not in tabs:
+            tabs[key] = Tab(chromium.new_context(**options).new_page())
+        tabs[key].page.set_viewport_size({"width": width, "height": 800})
+        tabs[key].page.emulate_media(color_scheme=scheme)
+        given.append(tabs[key])
+        return tabs[key]
+
+    yield give
+    for one in given:
+        one.empty()

@@ -1,6 +1,8 @@
 """The page of the server in Chromium, mostly with the fake translator that shouts."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,49 +15,71 @@ from regard.serve.languages import LanguagePair
 from regard.serve.service import ServerLimits
 from regard.translation import Translator
 from serve.conftest import Shouting, listening
+from tabs import Tab
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api")
 Open = Callable[..., Any]
 
 
+@pytest.fixture(scope="module")
+def address() -> Iterator[Callable[..., str]]:
+    """A function that gives the address of a server; it runs until the end of the module."""
+    with ExitStack() as running:
+
+        @cache
+        def serving(
+            served: tuple[tuple[LanguagePair, Translator], ...],
+            keys: tuple[str, ...],
+            limits: ServerLimits | None,
+        ) -> str:
+            app = create_app(served, limits=limits, keys=Keys(keys) if keys else None)
+            return running.enter_context(listening(app))
+
+        yield serving
+
+
+@pytest.fixture(scope="module")
+def one_shouting() -> Shouting:
+    return Shouting()
+
+
 @pytest.fixture
-def site(chromium: playwright.Browser, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+def shouting(one_shouting: Shouting) -> Iterator[Shouting]:
+    """The fake translator, the same in all tests, so that they can have the same server."""
+    one_shouting.said = []
+    yield one_shouting
+    one_shouting.gate.set()
+
+
+@pytest.fixture
+def site(
+    address: Callable[..., str], tab: Callable[..., Tab], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Open]:
     """A function that opens the page of a server with these models; errors in it fail the test."""
-    wrong: list[str] = []
-    ending: list[Callable[[], object]] = []
+    opened: list[tuple[str, Tab]] = []
 
     def begin(
         *models: Translator | tuple[LanguagePair, Translator],
-        keys: list[str] | None = None,
+        keys: tuple[str, ...] = (),
         limits: ServerLimits | None = None,
         **of: Any,
     ) -> Any:
         usual = [LanguagePair("en", "de"), LanguagePair("de", "en")]
-        served = [m if isinstance(m, tuple) else (usual[i], m) for i, m in enumerate(models)]
+        served = tuple(m if isinstance(m, tuple) else (usual[i], m) for i, m in enumerate(models))
         if isinstance(served[0][1], Shouting):  # the fake translator has no heads
             monkeypatch.setattr(engine.Engine, "_attended", lambda *given: given[-1])
             monkeypatch.setattr(mend, "search_again", lambda _, some: [[] for _ in some])
-        app = create_app(served, limits=limits, keys=Keys(keys) if keys else None)
-        server = listening(app)
-        address = server.__enter__()
-        context = chromium.new_context(**({"locale": "en-GB"} | of))
-        ending.extend((lambda: server.__exit__(None, None, None), context.close))
-        page = context.new_page()
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: wrong.append(dialog.message))
-        page.on(
-            "request",
-            lambda asked: asked.url.startswith((address, "about:")) or wrong.append(asked.url),
-        )
-        page.goto(address)
-        page.wait_for_selector("#target option", state="attached")
-        return page
+        at, one = address(served, keys, limits), tab(**({"locale": "en-GB"} | of))
+        opened.append((at, one))
+        one.page.goto(at)
+        one.page.wait_for_selector("#target option", state="attached")
+        return one.page
 
     yield begin
-    for end in reversed(ending):
-        end()
-    assert wrong == []
+    for at, one in opened:
+        assert one.wrong == []
+        assert [url for url in one.asked if not url.startswith((at, "about:"))] == []
 
 
 def result(page: Any, text: str) -> None:
@@ -151,7 +175,7 @@ def test_languages_are_swapped_and_the_translation_with_them(
 
 
 def test_a_refusal_is_said_and_the_text_stays(site: Open, shouting: Shouting) -> None:
-    page = site(shouting, keys=["비밀"])
+    page = site(shouting, keys=("비밀",))
     page.fill("#text", "one")
     playwright.expect(page.locator("#problem")).to_contain_text("API key")
     assert page.input_value("#text") == "one"
@@ -270,7 +294,7 @@ def test_failures_are_said_in_korean(site: Open, shouting: Shouting, text: str, 
 
 def test_refusals_are_said_in_korean(site: Open, shouting: Shouting) -> None:
     limits = ServerLimits(a_minute=1)
-    page = site(shouting, locale="ko-KR", keys=["secret"], limits=limits)
+    page = site(shouting, locale="ko-KR", keys=("secret",), limits=limits)
     problem = page.locator("#problem")
     page.fill("#text", "one")
     playwright.expect(problem).to_contain_text("API 키가 필요합니다.")
@@ -309,8 +333,7 @@ def test_narrow_and_wide_light_and_dark_for_everyone(
     site: Open, translator: Translator, scheme: str, width: int
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    size = {"width": width, "height": 800}
-    page = site(translator, viewport=size, color_scheme=scheme, bypass_csp=True)
+    page = site(translator, width=width, scheme=scheme, bypass_csp=True)
     page.fill("#text", "the dog sees the cat")
     page.locator("#result .word").first.hover()
     page.click("#tab-attention")

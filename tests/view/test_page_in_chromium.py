@@ -1,5 +1,6 @@
 """The HTML page in Chromium, opened from the file system without a network."""
 
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -8,29 +9,31 @@ import pytest
 from regard.run.model_directory import Model
 from regard.view.look import Look, look_at
 from regard.view.page import attention_page
+from tabs import Tab
 from view.conftest import TARGET, a_look
 
 pytestmark = pytest.mark.browser
-playwright = pytest.importorskip("playwright.sync_api")
 LOOK = a_look(6, 2, 4)
+
+
+Tabs = Callable[..., Tab]
 
 
 class Opened:
     """An opened page, the URLs that it requested, and its errors."""
 
-    def __init__(self, browser: playwright.Browser, path: Path, **options: object):
-        context = browser.new_context(offline=True, accept_downloads=True, **options)
-        self.page = context.new_page()
-        self.asked: list[str] = []
-        self.wrong: list[str] = []
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("console", lambda message: self.wrong.append(message.text))
-        self.page.on("dialog", lambda dialog: self.wrong.append(dialog.message))
+    def __init__(self, tab: Tabs, path: Path, **options: object):
+        one = tab(offline=True, **options)
+        self.page, self.asked = one.page, one.asked
+        self._one = one
         self.page.goto(path.as_uri())
         self.page.wait_for_selector("#map td")
         assert self.asked == [path.as_uri()]
         assert self.wrong == []
+
+    @property
+    def wrong(self) -> list[str]:
+        return self._one.wrong + self._one.logged
 
     def said(self) -> str:
         return str(self.page.inner_text("#said"))
@@ -43,8 +46,8 @@ def written(folder: Path, look: Look) -> Path:
 
 
 @pytest.fixture
-def opened(chromium: playwright.Browser, tmp_path: Path) -> Opened:
-    return Opened(chromium, written(tmp_path, LOOK))
+def opened(tab: Tabs, tmp_path: Path) -> Opened:
+    return Opened(tab, written(tmp_path, LOOK))
 
 
 def strongest(layer: int, query: int) -> str:
@@ -121,9 +124,9 @@ def test_the_heat_map_is_a_table_of_what_is_chosen(opened: Opened) -> None:
     assert page.inner_text("#map tbody tr:nth-child(2) th") == "Wort1"
 
 
-def test_a_decoder_of_fewer_heads(chromium: playwright.Browser, tmp_path: Path) -> None:
+def test_a_decoder_of_fewer_heads(tab: Tabs, tmp_path: Path) -> None:
     look = a_look(4, 2, 4, decoder_heads=2)
-    opened = Opened(chromium, written(tmp_path, look))
+    opened = Opened(tab, written(tmp_path, look))
     page = opened.page
     for kind, heads in (("cross", 2), ("encoder", 4), ("decoder", 2)):
         page.check(f"[name=kind][value={kind}]")
@@ -163,12 +166,11 @@ def test_saved_as_svg(opened: Opened, tmp_path: Path) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 1200])
 def test_narrow_and_wide_light_and_dark_for_everyone(
-    chromium: playwright.Browser, model: Model, tmp_path: Path, width: int, scheme: str
+    tab: Tabs, model: Model, tmp_path: Path, width: int, scheme: str
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     path = written(tmp_path, look_at(model, "A dog sleeps.", listen=True, by_words=True))
-    size = {"width": width, "height": 800}
-    opened = Opened(chromium, path, viewport=size, color_scheme=scheme, bypass_csp=True)
+    opened = Opened(tab, path, width=width, scheme=scheme, bypass_csp=True)
     opened.page.click('[id="left 1"]')
     opened.page.click("summary")
     assert opened.page.locator("#steps table").count() > 1
@@ -177,11 +179,9 @@ def test_narrow_and_wide_light_and_dark_for_everyone(
     assert found.violations_count == 0, found.generate_report()
 
 
-def test_hostile_text_is_shown_as_it_was_typed(
-    chromium: playwright.Browser, model: Model, tmp_path: Path
-) -> None:
+def test_hostile_text_is_shown_as_it_was_typed(tab: Tabs, model: Model, tmp_path: Path) -> None:
     text = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
-    opened = Opened(chromium, written(tmp_path, look_at(model, text, TARGET)))
+    opened = Opened(tab, written(tmp_path, look_at(model, text, TARGET)))
     opened.page.click("[id='left 1']")
     assert opened.page.inner_text("#sentence") == text
     assert opened.wrong == []
