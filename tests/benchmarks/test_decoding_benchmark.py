@@ -141,16 +141,16 @@ def test_medians_ratios_and_shares_are_those_of_the_rounds(plain):
 
 def test_the_table_is_shown_and_the_record_kept(plain, tmp_path, monkeypatch, capsys):
     text, kept = tmp_path / "text", tmp_path / "kept"
-    text.write_text("\n".join(["", *LINES[:6]]), encoding="utf-8")
-    command = f"decoding.py --model {plain} --source {text} --target {text} --keep {kept} --alone 3"
+    text.write_text("\n".join(["", *LINES[:4]]), encoding="utf-8")
+    command = f"decoding.py --model {plain} --source {text} --target {text} --keep {kept} --alone 2"
     command += " --rounds 2 --threads 1 --beam 2 --only"
     monkeypatch.setattr(sys, "argv", [*command.split(), "regard fp32"])
     decoding.main()
     shown = capsys.readouterr().out
-    assert "6 sentences as a file" in shown and "3 sentences one at a time" in shown
+    assert "4 sentences as a file" in shown and "2 sentences one at a time" in shown
     (path,) = kept.iterdir()
     record = json.loads(path.read_text())
-    for measure, sentences in (("file", 6), ("alone", 3)):
+    for measure, sentences in (("file", 4), ("alone", 2)):
         assert record[measure]["sentences"] == sentences
         ours = record[measure]["contenders"]["regard fp32"]
         assert ours["as_fp32"] == 1 and 0 <= ours["bleu"] <= 100
