@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 import tokenizers
@@ -105,7 +107,15 @@ def multi30k(regard_data):
     library = tokenizers.ByteLevelBPETokenizer()
     some = sides[0][::4] + sides[1][::4]
     library.train_from_iterator(some, vocab_size=8000, show_progress=False)
-    return [np.array([len(e.ids) + 1 for e in library.encode_batch(side)]) for side in sides]
+    return [lengths_of(library, side) for side in sides]
+
+
+def lengths_of(library, lines):
+    """The tokens of each line, with the end of sentence; each different word is encoded once."""
+    lines = [re.findall(" *[^ ]+| +$", line) for line in lines]
+    words = list({word for line in lines for word in line})
+    tokens = dict(zip(words, (len(e.ids) for e in library.encode_batch(words)), strict=True))
+    return np.array([sum(tokens[word] for word in line) + 1 for line in lines])
 
 
 @pytest.mark.data
