@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import RecipeError
@@ -228,6 +228,7 @@ def test_parameters_by_hand():
     assert parameters(model, vocabulary=13) == 13 * 2 + 3 * attention + 2 * feed_forward + 5 * norm
 
 
+@settings(max_examples=40)
 @given(
     layers=st.integers(1, 3),
     decoder_layers=st.integers(1, 3),

@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +13,7 @@ from torch import nn
 from regard.recipe import Recipe
 from regard.transformer import Transformer
 from regard.view.architecture import FIGURE_1, architecture, draw_architecture, sheet_size
-from regard.view.drawing import FORMATS, Drawing, plotting
+from regard.view.drawing import FORMATS, Drawing, plotting, saved
 from view.drawn import misplaced, written
 
 PARAMETERS = re.compile(r"([\d,]+) parameters$")
@@ -55,10 +56,28 @@ def a_model(name: str) -> Transformer:
         return Transformer(Recipe().but(**fields).model, vocabulary)
 
 
+class Drawn(NamedTuple):
+    """Figure 1 for a model: its texts, those at a wrong place, and the number of its lines."""
+
+    texts: list[str]
+    misplaced: list[str]
+    strokes: int
+
+
 @cache
+def drawn(name: str) -> Drawn:
+    """Figure 1 for a model, drawn once for all tests."""
+    with plotting() as sheet:
+        model = a_model(name)
+        drawing = Drawing(sheet, *sheet_size(model))
+        draw_architecture(drawing, model)
+        strokes = sum(isinstance(patch, PathPatch) for patch in drawing.axes.patches)
+        wrong = misplaced(drawing)  # before it is saved, which sets another resolution
+        return Drawn(written(saved(drawing.figure, "svg")), wrong, strokes)
+
+
 def said(name: str) -> list[str]:
-    """The texts of Figure 1 for a model."""
-    return written(architecture(a_model(name), "svg"))
+    return drawn(name).texts
 
 
 def number(text: str) -> int:
@@ -128,12 +147,7 @@ def test_unequal_depth_and_learned_positions() -> None:
 
 
 def strokes(name: str) -> int:
-    """The number of lines in Figure 1 for a model."""
-    with plotting() as sheet:
-        model = a_model(name)
-        drawing = Drawing(sheet, *sheet_size(model))
-        draw_architecture(drawing, model)
-        return sum(isinstance(patch, PathPatch) for patch in drawing.axes.patches)
+    return drawn(name).strokes
 
 
 def test_a_changed_model_is_not_drawn_as_the_paper_has_it() -> None:
@@ -174,17 +188,13 @@ def test_matrices_of_their_own_are_counted_where_they_are() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_texts_stay_apart_in_their_boxes_and_on_the_sheet(name: str) -> None:
-    with plotting() as sheet:
-        model = a_model(name)
-        drawing = Drawing(sheet, *sheet_size(model))
-        draw_architecture(drawing, model)
-        assert misplaced(drawing) == []
+    assert drawn(name).misplaced == []
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_formats(form: str) -> None:
-    drawn = architecture(a_model("two layers of 64"), form)
-    assert drawn.startswith({"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}[form])
+    figure = architecture(a_model("two layers of 64"), form)
+    assert figure.startswith({"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}[form])
 
 
 def test_a_layer_with_an_unknown_module_is_not_drawn_wrongly() -> None:
@@ -195,6 +205,6 @@ def test_a_layer_with_an_unknown_module_is_not_drawn_wrongly() -> None:
 
 
 def test_the_same_bytes_again_and_the_size_of_the_sheet() -> None:
-    drawn = architecture(a_model("base"), "svg")
-    assert drawn == architecture(a_model("base"), "svg")
-    assert ElementTree.fromstring(drawn).get("viewBox") == "0 0 {:.0f} {:.0f}".format(*FIGURE_1)
+    figure = architecture(a_model("base"), "svg")
+    assert figure == architecture(a_model("base"), "svg")
+    assert ElementTree.fromstring(figure).get("viewBox") == "0 0 {:.0f} {:.0f}".format(*FIGURE_1)
