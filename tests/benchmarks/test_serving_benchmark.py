@@ -17,7 +17,7 @@ def test_a_short_run_leaves_its_figures(
 ) -> None:
     command = f"serving.py {made / 'model'}=en-de --text {made / 'source.en'}"
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr(sys, "argv", [*command.split(), "--seconds", "0.6", "--clients", "3"])
+    monkeypatch.setattr(sys, "argv", [*command.split(), "--seconds", "1", "--clients", "3"])
     serving.main()
     result = json.loads(capsys.readouterr().out)
     assert result["exit_status"] == 0
