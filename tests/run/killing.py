@@ -17,7 +17,13 @@ from typing import Any
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["regard.cli.main", "regard.measure.validation", "torch._dynamo", "pytest"]
+    [
+        "regard.cli.main",
+        "regard.measure.validation",
+        "regard.arithmetic.one_core",  # a plan loads these loops, in half a second
+        "torch._dynamo",
+        "pytest",
+    ]
 )
 
 
