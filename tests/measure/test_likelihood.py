@@ -50,7 +50,7 @@ def test_what_is_too_long_or_no_number_is_refused() -> None:
     assert len(list(likelihoods(translator(9), ["1", "2"], ["3", ten]))) == 2
     with pytest.raises(DataError, match=r"^source:2: \d+ pieces, and this model takes at most 9:"):
         list(likelihoods(translator(9), ["1", ten], ["3", "4"]))
-    too_long = r"^out.txt:1: \d+ pieces, and this model takes at most 59:"
+    too_long = r"^out.txt:1: \d+ pieces, and this model takes at most 18:"
     with pytest.raises(DataError, match=too_long):
         list(likelihoods(translator(9), ["1"], [sixty], ("in.txt", "out.txt")))
     broken = translator()

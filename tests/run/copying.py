@@ -41,8 +41,12 @@ RECIPE = Recipe().but(
     save_minutes=0.0,
     keep=3,
     average=3,
+    max_extra=9,
 )
-"""About a dozen pairs a batch and nine batches an epoch; dropout as in the paper."""
+"""About a dozen pairs a batch and nine batches an epoch; dropout as in the paper.
+
+A model that has learned nothing translates by as many words as it may: so it may have few.
+"""
 
 
 def strings(count: int, seed: int, longest: int = 7) -> list[str]:
