@@ -51,7 +51,7 @@ def test_strings_are_copied_that_were_never_seen(family: str, tmp_path: Path) ->
     assert right >= 80
 
 
-STEPS = {"recurrent": 300, "convolutional": 200, "dilated": 200}
+STEPS = {"recurrent": 300, "convolutional": 130, "dilated": 130}
 
 
 @EVERY
