@@ -75,7 +75,7 @@ def test_neither_order_nor_company_nor_threads_nor_copies_change_a_bit(
     threads: int,
     copies_from: int,
 ) -> None:
-    order = draw.choices(range(len(SENTENCES)), k=draw.randint(1, 16))  # some are there twice
+    order = draw.choices(range(len(SENTENCES)), k=draw.randint(1, 11))  # some are there twice
     before = torch.get_num_threads(), regard.decoding.COPIES_FROM
     try:
         torch.set_num_threads(threads)
@@ -116,9 +116,10 @@ def test_where_kernels_do_not_agree_sentences_go_one_by_one(
         some = load(model, exact=True)
         heard = Heard(some.model)
         monkeypatch.setattr(some.model, "start", heard)
-        together = list(some.stream(SENTENCES, n_best=2))
-        assert heard.rows == [1] * (len(SENTENCES) - 1)  # one is blank
-        assert [next(some.stream([line], n_best=2)) for line in SENTENCES] == together
+        lines = SENTENCES[3:8]
+        together = list(some.stream(lines, n_best=2))
+        assert heard.rows == [1] * (len(lines) - 1)  # one is blank
+        assert [next(some.stream([line], n_best=2)) for line in lines] == together
         assert set(heard.threads) == {1}
         assert torch.get_num_threads() == 2
     finally:
