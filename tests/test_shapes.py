@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 from beartype.roar import BeartypeCallHintViolation
+from jaxtyping import Float
+from torch import Tensor
 
-from shapes import SHAPED, has_shape
+from shapes import SHAPED, checked, has_shape
 
 
 def functions(place: Any, module: str) -> Iterator[Callable[..., Any]]:
@@ -46,3 +48,25 @@ def test_a_wrong_shape_is_refused() -> None:
 
     with pytest.raises(BeartypeCallHintViolation, match="labels"):
         smoothed_loss(torch.zeros(3, 5), torch.zeros(4, dtype=torch.long), 0.1)
+
+
+@checked
+def beginning(
+    x: Float[Tensor, "rows columns"], rows: int, *, like: tuple[Float[Tensor, " columns"], ...] = ()
+) -> Float[Tensor, "rows columns"]:
+    return x[:rows]
+
+
+def test_a_wrong_shape_is_refused_after_right_ones() -> None:
+    x, y = torch.zeros(3, 5), torch.zeros(5)
+    for _ in range(2):
+        assert beginning(x, rows=3, like=(y, y)) is not x
+        assert len(beginning(torch.zeros(2, 5), 3)) == 2
+        with pytest.raises(BeartypeCallHintViolation, match="In beginning, return"):
+            beginning(x, 2)
+        with pytest.raises(BeartypeCallHintViolation, match="In beginning, x"):
+            beginning(y, 3)
+        with pytest.raises(BeartypeCallHintViolation, match="In beginning, x"):
+            beginning(x.long(), 3)
+        with pytest.raises(BeartypeCallHintViolation, match="In beginning, like"):
+            beginning(x, 3, like=(y[1:],))
