@@ -1,5 +1,6 @@
 """Every tree of real treebanks is restored; EVALB counts the same words and brackets."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ TREES = {
     "craft/dev.mrg": 2780,
     "craft/train.mrg": 18951,
 }
-STEPS = {"craft/dev.mrg": 2, "craft/train.mrg": 9}
+STEPS = {"wsj-sample/train.mrg": 3, "craft/dev.mrg": 9, "craft/train.mrg": 18}
 """Of a large treebank each tree is read and written, and one in so many becomes a sequence."""
 PUNCTUATION = {",", ":", "``", "''", "."}
 banks = pytest.mark.parametrize("name", TREES)
@@ -64,7 +65,8 @@ def assert_comes_back(tree: Tree, *, with_traces: bool) -> None:
 
 
 def test_over_several_lines_each_tree_reads_the_same(regard_data: Path) -> None:
-    some = [*trees(regard_data / "wsj-sample/test.mrg"), *trees(regard_data / "craft/dev.mrg")]
+    craft = itertools.islice(trees(regard_data / "craft/dev.mrg"), 0, None, 9)
+    some = [*trees(regard_data / "wsj-sample/test.mrg"), *craft]
     lines = "\n".join(pretty(tree, 60) for tree in some).split("\n")
     assert len(lines) > 10 * len(some)
     assert list(read_trees(lines, "pretty")) == some
@@ -91,11 +93,11 @@ def test_parses_with_their_scores(regard_data: Path) -> None:
     path = regard_data / "raw-en/reuters.berkeley.mrg.xz"
     scores = 0
     for _, (score, tree) in zip(
-        range(2000), read_scored_trees(read_lines(path), "r"), strict=False
+        range(1000), read_scored_trees(read_lines(path), "r"), strict=False
     ):
         plain = stripped(tree)
         assert plain is not None
         assert score < 5 <= len(plain.words()) <= 40
         assert delinearise(linearise(plain), plain.words()) == plain
         scores += 1
-    assert scores == 2000
+    assert scores == 1000
