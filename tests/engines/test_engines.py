@@ -32,6 +32,24 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return untrained(tmp_path_factory.mktemp("model") / "model", SHAPES[request.param])
 
 
+SEARCHES = [(1, 0.6, "gnmt"), (4, 0.6, "gnmt"), (3, 0.0, "length")]
+
+
+def found_by(translator: Translator | EngineTranslator) -> list[list[list[Translation]]]:
+    """What is found by each of the searches."""
+    found = []
+    for beam, alpha, penalty in SEARCHES:
+        search = {"beam": beam, "alpha": alpha, "penalty": penalty, "finish": "beam"}
+        translator.recipe = translator.recipe.but(max_extra=9, **search)
+        found.append(list(translator.stream(LINES, n_best=min(2, beam))))
+    return found
+
+
+@pytest.fixture(scope="module")
+def found_by_us(model: Path) -> list[list[list[Translation]]]:
+    return found_by(load(model, exact=False))
+
+
 def pair(engine: str, model: Path, folder: Path) -> tuple[Translator, EngineTranslator]:
     """The model, and what it is exported to."""
     write_export(engine, model, folder / engine)
@@ -47,13 +65,11 @@ def scores(found: list[list[Translation]]) -> list[float]:
 
 
 @pytest.mark.parametrize("engine", ["onnx", "ctranslate2"])
-def test_greedy_and_beam_search(engine: str, model: Path, tmp_path: Path) -> None:
-    ours, theirs = pair(engine, model, tmp_path)
-    for beam, alpha, penalty in [(1, 0.6, "gnmt"), (4, 0.6, "gnmt"), (3, 0.0, "length")]:
-        search = {"beam": beam, "alpha": alpha, "penalty": penalty, "finish": "beam"}
-        for translator in (ours, theirs):
-            translator.recipe = translator.recipe.but(max_extra=9, **search)
-        found, by_engine = (list(t.stream(LINES, n_best=min(2, beam))) for t in (ours, theirs))
+def test_greedy_and_beam_search(
+    engine: str, model: Path, found_by_us: list[list[list[Translation]]], tmp_path: Path
+) -> None:
+    _, theirs = pair(engine, model, tmp_path)
+    for found, by_engine in zip(found_by_us, found_by(theirs), strict=True):
         assert texts(found) == texts(by_engine)
         assert scores(by_engine) == pytest.approx(scores(found), rel=1e-4)
 
