@@ -1,9 +1,10 @@
-"""Certificates of two sentences, for tests that make many."""
+"""Certificates of two sentences and short outputs, for tests that make many."""
 
 from typing import Any
 
 import pytest
 
+from regard.exchange import certificate as certificates
 from regard.exchange import exporting, importing
 from regard.exchange.certificate import Certificate, certify
 
@@ -17,3 +18,4 @@ def brief_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (importing, exporting):
         monkeypatch.setattr(module, "certify", brief)
+    monkeypatch.setattr(certificates, "WRITTEN", 12)
