@@ -13,9 +13,15 @@ SOME = ["The dog sleeps because it is tired.", "Ω 12 x!"]
 
 @pytest.fixture
 def brief_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_brief(monkeypatch)
+
+
+def make_brief(patch: pytest.MonkeyPatch) -> None:
+    """Have certificates made from few sentences until the patch is undone."""
+
     def brief(ours: Any, theirs: Any, *_: Any, **about: Any) -> Certificate:
         return certify(ours, theirs, SOME, **about)
 
     for module in (importing, exporting):
-        monkeypatch.setattr(module, "certify", brief)
-    monkeypatch.setattr(certificates, "WRITTEN", 12)
+        patch.setattr(module, "certify", brief)
+    patch.setattr(certificates, "WRITTEN", 12)

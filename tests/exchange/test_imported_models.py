@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from cli.refusing import Result, regard
+from exchange.brief import make_brief
 from exchange.marian_models import lines, write_marian
 from regard.exchange.certificate import Certificate
 from regard.run.model_directory import open_model
@@ -28,7 +29,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an imported model, and texts."""
     folder = tmp_path_factory.mktemp("imported")
     write_marian(folder / "theirs", separate=True, bias=True, ends=2.0, encoder_layers=2, pad=2)
-    done("import", "hf", folder / "theirs", "--out", folder / "model")
+    with pytest.MonkeyPatch.context() as patch:
+        make_brief(patch)
+        done("import", "hf", folder / "theirs", "--out", folder / "model")
     for side, seed in (("source", 41), ("target", 42)):
         text = "".join(f"{line}\n" for line in lines(side, 40, seed))
         (folder / side).write_text(text, "utf-8")
