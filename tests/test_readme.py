@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[1]
 SMALLER = (
     "model.layers=1 model.d_model=16 model.d_ff=32 model.heads=2 tokenizer.vocabulary=400 "
     "data.source_tokens=600 data.target_tokens=600 "
-    "training.steps=6 training.save_every=2 training.validate_sentences=2 search.max_extra=5"
+    "training.steps=6 training.save_every=2 training.validate_every=6 "
+    "training.validate_sentences=2 search.max_extra=5"
 )
 ACTIVATING = [
     "source .venv/bin/activate",
@@ -82,7 +83,7 @@ def shell_commands(page: str) -> list[str]:
 @pytest.fixture
 def in_a_folder_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    write_corpus(tmp_path / "train", seed=1, sentences=300)
+    write_corpus(tmp_path / "train", seed=1, sentences=120)
     write_corpus(tmp_path / "dev", seed=3, sentences=5)
     write_corpus(tmp_path / "test", seed=2, sentences=5)
     (tmp_path / "test.en").rename(tmp_path / "in.txt")
@@ -91,7 +92,7 @@ def in_a_folder_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
         lines = (f"( {example(seed, i).tree})\n" for i in range(trees))
         (tmp_path / f"{name}.mrg").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "words.txt").write_text("The dog barks .\n", encoding="utf-8")
-    write_marian(tmp_path / "opus-mt-en-de")
+    write_marian(tmp_path / "opus-mt-en-de", generation={"max_length": 6})
     return tmp_path
 
 
