@@ -65,16 +65,31 @@ def process(*argv: str | Path, stdin: bytes = GOOD.encode(), stdout: Any = PIPE)
 
 def forked(*argv: str | Path, stdin: bytes = GOOD.encode()) -> Result:
     """Run the command in a process that has the libraries already, and checks no shapes."""
+    with begun(*argv, stdin=stdin) as (child, result):
+        child.join(300)
+        return result()
+
+
+@contextmanager
+def begun(*argv: str | Path, stdin: bytes = GOOD.encode()) -> Iterator[tuple[Any, Any]]:
+    """Such a process, and a function that ends it and says what it left behind."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "0").write_bytes(stdin)
         child = PROCESSES.Process(target=_be, args=([*map(str, argv)], folder))
         child.start()
-        child.join(300)
-        child.kill()
-        child.join()
-        said = [(folder / stream).read_text("utf-8") for stream in "12"]
-    return Result(child.exitcode or 0, *said)
+
+        def result() -> Result:
+            child.kill()
+            child.join()
+            said = [(folder / stream).read_text("utf-8") for stream in "12"]
+            return Result(child.exitcode or 0, *said)
+
+        try:
+            yield child, result
+        finally:
+            child.kill()
+            child.join()
 
 
 def _be(argv: list[str], folder: Path) -> None:

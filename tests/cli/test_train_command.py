@@ -8,11 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from cli.refusing import Result, forked, regard
+from cli.refusing import Result, begun, forked, regard
 from regard.recipe import Recipe
 from regard.run.checkpoints import newest
 from regard.run.journal import read_journal
@@ -20,6 +21,7 @@ from run.copying import RECIPE, needs_int8, strings
 from run.killing import PROCESSES, killed_at
 
 STEPS = 150  # some seconds, in which to be stopped
+IsRunning = Callable[[], bool]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
@@ -76,7 +78,25 @@ def started(arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def wait_until(happened: Callable[[], bool], is_running: Callable[[], bool]) -> None:
+def stop_new(arguments: list[str], signum: int, wait: Callable[[IsRunning], None]) -> Result:
+    """What a new process of `python -m regard` leaves that has this signal after `wait`."""
+    with started(arguments) as process:
+        wait(lambda: process.poll() is None)
+        process.send_signal(signum)
+        stdout, stderr = process.communicate()
+    return Result(process.returncode, stdout, stderr)
+
+
+def stop_fork(arguments: list[str], signum: int, wait: Callable[[IsRunning], None]) -> Result:
+    """The same of a process that has the libraries already."""
+    with begun(*arguments) as (process, said):
+        wait(process.is_alive)
+        os.kill(process.pid, signum)
+        process.join()
+        return said()
+
+
+def wait_until(happened: Callable[[], bool], is_running: IsRunning) -> None:
     deadline = time.monotonic() + 300
     while not happened():
         assert is_running()
@@ -114,22 +134,19 @@ def test_a_signal_saves_and_the_same_command_goes_on(
     text: Path, tmp_path: Path, undisturbed: Path
 ) -> None:
     run = tmp_path / "run"
-    for signum, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
-        with started(arguments(text, run, "--quiet")) as process:
-            before = step_of(run)
-            wait_until(
-                lambda before=before: step_of(run) > before,  # type: ignore[misc]
-                lambda process=process: process.poll() is None,  # type: ignore[misc]
-            )
-            process.send_signal(signum)
-            stdout, stderr = process.communicate()
+    for start, signum, status in ((stop_new, signal.SIGTERM, 143), (stop_fork, signal.SIGINT, 130)):
+        before = step_of(run)
+        stopped = start(
+            arguments(text, run, "--quiet"),
+            signum,
+            partial(wait_until, lambda before=before: step_of(run) > before),
+        )
         [saved] = newest(run / "checkpoints", 1, pytest.fail)
-        assert process.returncode == status
-        assert stdout == ""
-        assert stderr == (
+        said = (
             f"{run}: stopped at step {saved.step}, which is saved; "
             "the same command does what is left\n"
         )
+        assert stopped == Result(status, "", said)
         assert before < saved.step < STEPS
     finish(arguments(text, run))
     assert result(run) == result(undisturbed)
@@ -161,22 +178,30 @@ def test_kill_minus_nine_costs_only_the_steps_since_the_last_checkpoint(
     assert result(run) == result(undisturbed)
 
 
+SHORT = ("--set", "training.steps=9", "--set", "training.validate_every=4")
+
+
+@pytest.fixture(scope="module")
+def short(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("short") / "run"
+    finish(arguments(text, run, *SHORT))
+    return run
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_power_cuts_from_beginning_to_end_change_nothing(
-    text: Path, tmp_path: Path, seed: int
+    text: Path, tmp_path: Path, short: Path, seed: int
 ) -> None:
     """While it prepares data, trains, saves, validates and makes the model: one after another."""
     draw = random.Random(seed)
-    cadence = ("--set", "training.steps=9", "--set", "training.validate_every=4")
-    finish(arguments(text, tmp_path / "whole", *cadence))
-    command = arguments(text, tmp_path / "cut", *cadence)
+    command = arguments(text, tmp_path / "cut", *SHORT)
     cuts = 0
     # Later and later, for to clear away what earlier cuts left takes its time too.
     while killed_at(draw.randint(1, 70 + 5 * cuts), tmp_path, run_here, command):
         cuts += 1
         newest(tmp_path / "cut" / "checkpoints", 1, pytest.fail)
     assert cuts > 1
-    assert result(tmp_path / "cut") == result(tmp_path / "whole")
+    assert result(tmp_path / "cut") == result(short)
 
 
 def test_a_run_of_some_seconds_ends_and_goes_on_with_more(text: Path, tmp_path: Path) -> None:
@@ -198,8 +223,9 @@ def test_what_is_learned_is_right(tmp_path: Path) -> None:
     small = {
         "model": {"layers": 1, "d_model": 32, "d_ff": 64, "heads": 4, "dropout": 0.0},
         "tokenizer": {"vocabulary": 300},
-        "data": {"source_tokens": 512, "target_tokens": 512},
-        "training": {"steps": 450, "warmup_steps": 100, "save_every": 50, "average": 3},
+        "data": {"source_tokens": 512, "target_tokens": 512, "held_out": 100},
+        "training": {"steps": 300, "warmup_steps": 100, "save_every": 50, "average": 3}
+        | {"validate_every": 100},
         "search": {"beam": 2},
     }
     changes = [
@@ -218,9 +244,9 @@ def test_what_is_learned_is_right(tmp_path: Path) -> None:
 
 def test_deterministic_changes_nothing_on_a_cpu(text: Path, tmp_path: Path) -> None:
     """There all operations are, and none is refused."""
-    short = ("--set", "training.steps=5")
+    few = ("--set", "training.steps=5")
     for name, more in (("plain", ()), ("deterministic", ("--deterministic",))):
-        finish(arguments(text, tmp_path / name, *short, *more))
+        finish(arguments(text, tmp_path / name, *few, *more))
     plain, deterministic = (
         (tmp_path / name / "model.safetensors").read_bytes() for name in ("plain", "deterministic")
     )
@@ -269,6 +295,6 @@ def test_a_model_to_begin_with_is_not_forgotten_by_a_kill(text: Path, tmp_path: 
     assert (out / "data").is_dir()
     assert not (out / "checkpoints").exists()
     finish(["train", "-q", "--out", str(out)])  # as whoever goes on would type
-    begun = [r for r in read_journal(out / "journal.jsonl") if r["event"] == "begin"]
-    assert [r["model"] for r in begun] == [str(model)]
+    records = [r for r in read_journal(out / "journal.jsonl") if r["event"] == "begin"]
+    assert [r["model"] for r in records] == [str(model)]
     assert Recipe.read(out / "recipe.toml").training.steps == 6
