@@ -34,7 +34,7 @@ LINES = "".join(" ".join(e.source_tokens) + "\n" for e in UNSEEN)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Trees, gold, silver and for validation, and a parser that learned from them for seconds."""
     folder = tmp_path_factory.mktemp("parser")
-    for name, seed, count in (("train.mrg", 1, 1500), ("silver.trees", 4, 500), ("dev.mrg", 2, 20)):
+    for name, seed, count in (("train.mrg", 1, 700), ("silver.trees", 4, 200), ("dev.mrg", 2, 20)):
         score = "-0.25\t" if name == "silver.trees" else ""
         lines = (f"{score}( {example(seed, i).tree})\n" for i in range(count))
         (folder / name).write_text("".join(lines), encoding="utf-8")
