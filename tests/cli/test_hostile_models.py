@@ -311,7 +311,7 @@ READERS: dict[str, Callable[[World, Path], list[str | Path]]] = {
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("kind", PACK)
 def test_an_archive_that_is_all_growth(world: World, kind: str, reader: str) -> None:
-    line = b"ab\n" if kind == "gz" else b"ab " * 99 + b"\n"  # many lines, or more text
+    line = b"ab " * (6 if kind == "gz" else 99) + b"\n"  # many lines, or more text
     bomb = world.write(f"bomb.{kind}", PACK[kind](line * (36 * 2**20 // len(line))))
     said = refused_in_a_cell(world, *READERS[reader](world, bomb))
     assert said == f"{bomb}: unpacks to more than 200 times its size: this is not text"
