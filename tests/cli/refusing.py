@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -65,31 +66,54 @@ def process(*argv: str | Path, stdin: bytes = GOOD.encode(), stdout: Any = PIPE)
 
 def forked(*argv: str | Path, stdin: bytes = GOOD.encode()) -> Result:
     """Run the command in a process that has the libraries already, and checks no shapes."""
-    with begun(*argv, stdin=stdin) as (child, result):
-        child.join(300)
-        return result()
+    with running(*argv, stdin=stdin) as child:
+        return child.result(300)
+
+
+class Child:
+    """Such a process; the folder has what it says."""
+
+    def __init__(self, argv: list[str], folder: Path):
+        self._process = PROCESSES.Process(target=_be, args=(argv, folder))
+        self._folder = folder
+        self._process.start()
+
+    def is_running(self) -> bool:
+        return self._process.is_alive()
+
+    def send_signal(self, signum: int) -> None:
+        assert self._process.pid
+        os.kill(self._process.pid, signum)
+
+    def line(self) -> str:
+        """The first line of what it says on standard output; empty if it ends without one."""
+        said = ""
+        while "\n" not in said and self.is_running():
+            time.sleep(0.005)
+            said = (self._folder / "1").read_text("utf-8")
+        return said.partition("\n")[0]
+
+    def result(self, seconds: float) -> Result:
+        """What it left behind at its end, for which it has this time."""
+        self._process.join(seconds)
+        self._process.kill()
+        self._process.join()
+        said = [(self._folder / stream).read_text("utf-8") for stream in "12"]
+        return Result(self._process.exitcode or 0, *said)
 
 
 @contextmanager
-def begun(*argv: str | Path, stdin: bytes = GOOD.encode()) -> Iterator[tuple[Any, Any]]:
-    """Such a process, and a function that ends it and says what it left behind."""
+def running(*argv: str | Path, stdin: bytes = GOOD.encode()) -> Iterator[Child]:
+    """The command of `forked` while it runs; it is gone after the block."""
     with TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "0").write_bytes(stdin)
-        child = PROCESSES.Process(target=_be, args=([*map(str, argv)], folder))
-        child.start()
-
-        def result() -> Result:
-            child.kill()
-            child.join()
-            said = [(folder / stream).read_text("utf-8") for stream in "12"]
-            return Result(child.exitcode or 0, *said)
-
+        for stream, content in enumerate((stdin, b"", b"")):
+            (folder / str(stream)).write_bytes(content)
+        child = Child([*map(str, argv)], folder)
         try:
-            yield child, result
+            yield child
         finally:
-            child.kill()
-            child.join()
+            child.result(0)
 
 
 def _be(argv: list[str], folder: Path) -> None:

@@ -1,11 +1,8 @@
 """`regard serve` as users run it."""
 
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,29 +12,20 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from cli.refusing import refused
+from cli.refusing import Child, refused, running
 from regard import decoding
 
 LONG = ". ".join(["the dog sees the cat", "the bird likes the tree"] * 20)
 
 
 @contextmanager
-def serving(*argv: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server, and the address that it names once it listens."""
-    command = [sys.executable, "-m", "regard", "serve", "--port", "0", *map(str, argv)]
-    server = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    try:
-        assert server.stdout is not None
-        yield server, server.stdout.readline().strip()
-    finally:
-        server.kill()
-        server.communicate()
+def serving(*argv: str | Path) -> Iterator[tuple[Child, str]]:
+    """A server, and the address that it names once it listens.
+
+    tests/cli/test_deployment.py starts some by a new Python, as users do.
+    """
+    with running("serve", "--port", "0", *argv) as server:
+        yield server, server.line()
 
 
 def asked(address: str, q: str) -> str:
@@ -51,8 +39,8 @@ def asked(address: str, q: str) -> str:
 def test_a_sigterm_that_comes_with_the_address_ends_it(made: Path) -> None:
     with serving(f"{made / 'model'}=en-de") as (server, _):
         server.send_signal(signal.SIGTERM)
-        _, errors = server.communicate(timeout=60)
-        assert server.returncode == 0, errors
+        status, _, errors = server.result(60)
+        assert status == 0, errors
 
 
 def test_it_translates_and_on_sigterm_finishes_what_it_has_taken(made: Path) -> None:
@@ -66,8 +54,8 @@ def test_it_translates_and_on_sigterm_finishes_what_it_has_taken(made: Path) -> 
         server.send_signal(signal.SIGTERM)
         asking.join(60)
         assert len(answers) == 1
-        _, errors = server.communicate(timeout=60)
-        assert server.returncode == 0, errors
+        status, _, errors = server.result(60)
+        assert status == 0, errors
     lines = [json.loads(line) for line in errors.splitlines()]
     assert [line["status"] for line in lines if line["path"] == "/translate"] == [200, 200]
     assert "dog" not in errors
@@ -86,7 +74,7 @@ def test_what_offers_another_protocol_is_answered_as_without_the_offer(made: Pat
             answer = asking.recv(2**16)
         assert answer.startswith(b"HTTP/1.1 200 ")
         server.send_signal(signal.SIGTERM)
-        _, errors = server.communicate(timeout=60)
+        errors = server.result(60).stderr
     assert [json.loads(line)["status"] for line in errors.splitlines()] == [200]
 
 
@@ -103,11 +91,11 @@ def test_a_second_ctrl_c_ends_it_at_once(made: Path) -> None:
             pass
         server.send_signal(signal.SIGINT)
         time.sleep(0.2)
-        assert server.poll() is None
+        assert server.is_running()
         server.send_signal(signal.SIGINT)
-        _, errors = server.communicate(timeout=60)
+        status, _, errors = server.result(60)
         asking.join(60)
-    assert server.returncode == 130
+    assert status == 130
     assert errors.splitlines()[-1] == "regard: interrupted"
     assert "Traceback" not in errors
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.refusing import Result, begun, forked, regard
+from cli.refusing import Result, forked, regard, running
 from regard.recipe import Recipe
 from regard.run.checkpoints import newest
 from regard.run.journal import read_journal
@@ -89,11 +89,10 @@ def stop_new(arguments: list[str], signum: int, wait: Callable[[IsRunning], None
 
 def stop_fork(arguments: list[str], signum: int, wait: Callable[[IsRunning], None]) -> Result:
     """The same of a process that has the libraries already."""
-    with begun(*arguments) as (process, said):
-        wait(process.is_alive)
-        os.kill(process.pid, signum)
-        process.join()
-        return said()
+    with running(*arguments) as process:
+        wait(process.is_running)
+        process.send_signal(signum)
+        return process.result(60)
 
 
 def wait_until(happened: Callable[[], bool], is_running: IsRunning) -> None:
