@@ -6,8 +6,7 @@ The Korean README has the same commands, links and figures, and what the pages n
 import json
 import re
 import shlex
-import subprocess
-import sys
+import signal
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -15,7 +14,7 @@ from urllib.request import urlopen
 import pytest
 
 import regard as package
-from cli.refusing import regard
+from cli.refusing import regard, running
 from exchange.marian_models import write_marian
 from regard import api
 from regard.corpus import example, write_corpus
@@ -118,14 +117,11 @@ def run(command: str) -> None:
 
 def serve(words: list[str]) -> None:
     """Start a server, at a free port, that must answer and end with status 0 after SIGTERM."""
-    command = [sys.executable, "-m", *words, "--port", "0", "--quiet"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout
-        address = server.stdout.readline().strip()
-        with urlopen(f"{address}/health", timeout=60) as answer:
+    with running(*words[1:], "--port", "0", "--quiet") as server:
+        with urlopen(f"{server.line()}/health", timeout=60) as answer:
             assert answer.status == 200
-        server.terminate()
-    assert server.returncode == 0
+        server.send_signal(signal.SIGTERM)
+        assert server.result(60).status == 0
 
 
 def train_smaller(**given: Any) -> Path:
