@@ -176,12 +176,11 @@ def test_a_run_tunes_itself_at_the_end_and_says_how(
     assert said[-1] == f"{stay}: there are only 2 validation sentences to choose them by"
     with monkeypatch.context() as patch:
         patch.setattr("regard.measure.tuning._affordable", lambda *_: 1)
-        out = tmp_path / "limited"
-        regard.train(
-            **given | {"out": out}, changes=changes | {"training.minutes": 9.0}, warn=said.append
-        )
-    assert said[-1] == f"{stay}: the time allows 1 of 2 validation sentences to choose them by"
-    given |= {"valid_source": valid, "valid_target": valid, "out": tmp_path / "tuned"}
+        given |= {"valid_source": valid, "valid_target": valid, "out": tmp_path / "limited"}
+        regard.train(**given, changes=changes | {"training.minutes": 9.0}, warn=said.append)
+    counts = f"1 of {FEWEST}"
+    assert said[-1] == f"{stay}: the time allows {counts} validation sentences to choose them by"
+    given["out"] = tmp_path / "tuned"
 
     def stop(record: dict[str, Any]) -> None:
         if record["event"] == "finish":

@@ -168,7 +168,7 @@ def tune_run(run: Run) -> None:
     translator = load(directory)
     seconds -= time.monotonic() - began
     there = len(sources)
-    if recipe.minutes:
+    if recipe.minutes and there >= FEWEST:
         most = max(0, _affordable(translator, sources, seconds))
         sources, references = sources[:most], references[:most]
     if len(sources) < FEWEST:
