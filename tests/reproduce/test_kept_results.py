@@ -57,12 +57,29 @@ def test_the_report_has_the_kept_figures(page: str, table: str, language: str) -
             assert f"{numbers['bleu']:.2f}" in line
 
 
-@pytest.mark.parametrize("page", ["results.md", "results.ko.md"])
-def test_the_report_has_the_kept_figures_of_each_family(page: str) -> None:
-    report = (ROOT / "docs" / page).read_text("utf-8")
+@pytest.mark.parametrize("language", ["", ".ko"])
+@pytest.mark.parametrize(
+    ("page", "table"), [("results", "table2"), ("results-small", "small-table2")]
+)
+def test_the_report_has_the_kept_figures_of_each_family(
+    page: str, table: str, language: str
+) -> None:
+    report = (ROOT / "docs" / f"{page}{language}.md").read_text("utf-8")
     for family in ("recurrent", "convolutional", "dilated"):
-        bleu = kept("table2.json")["rows"][family]["1"]["unseen"]["bleu_13a"]
+        bleu = kept(f"{table}.json")["rows"][family]["1"]["unseen"]["bleu_13a"]
         assert f"{bleu:.2f}" in report
+
+
+def test_the_page_has_the_kept_figures_of_each_learning_rate() -> None:
+    page = (FOLDER / "README.md").read_text("utf-8")
+    for row, seeds in kept("small-table2.json")["rows"].items():
+        one = seeds["1"]
+        cells = [f"{tried['bleu']:.1f}" for tried in one["tried"].values()]
+        cells += ["–"] * (3 - len(cells))
+        trained, unseen = one["trained"], one["unseen"]
+        cells += [f"{trained['perplexity']:.2f}", f"{unseen['bleu_13a']:.1f}"]
+        cells.append(f"{trained['counted_flop'] / 1e13:.1f}")
+        assert f"| {row} | {' | '.join(cells)} |" in page
 
 
 def test_the_page_has_the_kept_figures_of_scale_small() -> None:
