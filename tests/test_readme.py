@@ -116,7 +116,10 @@ def run(command: str) -> None:
 
 
 def serve(words: list[str]) -> None:
-    """Start a server, at a free port, that must answer and end with status 0 after SIGTERM."""
+    """Start a server, at a free port, that must answer and end with status 0 after SIGTERM.
+
+    It is a fork of a process that has the libraries; test_deployment.py starts new ones.
+    """
     with running(*words[1:], "--port", "0", "--quiet") as server:
         with urlopen(f"{server.line()}/health", timeout=60) as answer:
             assert answer.status == 200

@@ -71,7 +71,7 @@ def forked(*argv: str | Path, stdin: bytes = GOOD.encode()) -> Result:
 
 
 class Child:
-    """Such a process; the folder has what it says."""
+    """A command in a fork of a process that has the libraries; `folder` has what it says."""
 
     def __init__(self, argv: list[str], folder: Path):
         self._process = PROCESSES.Process(target=_be, args=(argv, folder))
@@ -87,11 +87,12 @@ class Child:
 
     def line(self) -> str:
         """The first line of what it says on standard output; empty if it ends without one."""
-        said = ""
-        while "\n" not in said and self.is_running():
-            time.sleep(0.005)
+        while True:
+            may_say_more = self.is_running()
             said = (self._folder / "1").read_text("utf-8")
-        return said.partition("\n")[0]
+            if "\n" in said or not may_say_more:
+                return said.partition("\n")[0]
+            time.sleep(0.005)
 
     def result(self, seconds: float) -> Result:
         """What it left behind at its end, for which it has this time."""
@@ -104,7 +105,7 @@ class Child:
 
 @contextmanager
 def running(*argv: str | Path, stdin: bytes = GOOD.encode()) -> Iterator[Child]:
-    """The command of `forked` while it runs; it is gone after the block."""
+    """A command as in `forked`, while it runs; its process is killed after the block."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         for stream, content in enumerate((stdin, b"", b"")):

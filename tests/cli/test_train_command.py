@@ -79,7 +79,7 @@ def started(arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def stop_new(arguments: list[str], signum: int, wait: Callable[[IsRunning], None]) -> Result:
-    """What a new process of `python -m regard` leaves that has this signal after `wait`."""
+    """What a new `python -m regard` leaves that is stopped by this signal after `wait`."""
     with started(arguments) as process:
         wait(lambda: process.poll() is None)
         process.send_signal(signum)
@@ -88,7 +88,7 @@ def stop_new(arguments: list[str], signum: int, wait: Callable[[IsRunning], None
 
 
 def stop_fork(arguments: list[str], signum: int, wait: Callable[[IsRunning], None]) -> Result:
-    """The same of a process that has the libraries already."""
+    """What a fork of a process that has the libraries leaves, stopped in this way."""
     with running(*arguments) as process:
         wait(process.is_running)
         process.send_signal(signum)
