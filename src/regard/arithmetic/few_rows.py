@@ -97,6 +97,10 @@ class FewRows:
         # With weights in 8 bits, `model.logits` would round the states, too, so a loop is used.
         rounded = isinstance(products.layouts[output], Int8Linear)
         self._output = _in_order(products, [output]) if rounded else None
+        weights = str(self._of_decoder[0].dtype)
+        self._encode_layers = loops.encode_layers(weights)
+        self._decode_layers = loops.decode_layers(weights)
+        self._project = loops.project(weights)
         self.weights = len(self._of_decoder[0]) + model.output_matrix.weight.numel()
         """The number of weights that a step multiplies by."""
 
@@ -110,11 +114,11 @@ class FewRows:
         unseen = 0 if self._model.source_end else 1  # 1 if no query attends to the source's </s>
         for x, length, first in zip(embedded, lengths, bounds, strict=False):
             encoded = array(x[:length].contiguous())
-            loops.encode_layers(
+            self._encode_layers(
                 encoded, *self._of_encoder, self._encoder.sizes, self._epsilon, length - unseen
             )
             own = np.empty((sizes.layers, length, sizes.key_and_value), np.float32)
-            loops.project(encoded, *self._memory, own)
+            self._project(encoded, *self._memory, own)
             memory[:, first : first + length] = own
         sources = np.array(list(pairwise(bounds)))
         sources[:, 1] -= unseen
@@ -136,7 +140,7 @@ class FewRows:
         y = np.empty((len(tokens), side.tokens.embedding_dim), np.float32)
         position = side.table(state.length + 1)[state.length].float()
         loops.embed(array(tokens), array(side.tokens.weight), side.scale, array(position), y)
-        loops.decode_layers(
+        self._decode_layers(
             y, *self._of_decoder, self._decoder.sizes, self._epsilon,
             state.past.stored, ancestry, state.memory, state.sources,
         )  # fmt: skip
@@ -148,7 +152,7 @@ class FewRows:
             logits: Tensor = self._model.logits(states)
             return logits
         out = np.empty((1, len(y), self._model.vocabulary), np.float32)
-        loops.project(y, *self._output, out)
+        self._project(y, *self._output, out)
         return torch.from_numpy(out[0])
 
 

@@ -11,7 +11,15 @@ scale, which is 1 unless the weights are integers. Activations are in fp32.
 import numpy as np
 from numpy import float32 as f32
 
-from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, read, within
+from regard.arithmetic.loops.numbers import (
+    Numbers,
+    exp,
+    largest,
+    loop_for,
+    loop_for_weights,
+    read,
+    within,
+)
 
 RELU, SWISH = 0, 1
 """The numbers by which loops distinguish the activation functions."""
@@ -174,7 +182,7 @@ def _sublayer(
     return weights, numbers[2 * d :]
 
 
-@loop_for("void(float32[:, ::1], {w}[::1], float32[::1], int64[::1], float32, int64)")
+@loop_for_weights("void(float32[:, ::1], {w}[::1], float32[::1], int64[::1], float32, int64)")
 def encode_layers(
     x: Numbers, weights: Numbers, numbers: Numbers, sizes: Numbers, eps: float, attended: int
 ) -> None:
@@ -198,7 +206,7 @@ def encode_layers(
         weights, numbers = _sublayer(x, y, weights, numbers, eps)
 
 
-@loop_for("void(float32[:, ::1], {w}[::1], float32[::1], float32[:, :, ::1])")
+@loop_for_weights("void(float32[:, ::1], {w}[::1], float32[::1], float32[:, :, ::1])")
 def project(x: Numbers, weights: Numbers, numbers: Numbers, out: Numbers) -> None:
     """Write x W^T + b to out[i] for the i-th matrix; all matrices have equally many outputs."""
     for i in range(len(out)):
@@ -219,7 +227,7 @@ def embed(
             of_row[j] = read(of_token[j]) * scale + position[j]
 
 
-@loop_for(
+@loop_for_weights(
     "void(float32[:, ::1], {w}[::1], float32[::1], int64[::1], float32, float32[:, :, ::1], "
     "int64[:, ::1], float32[:, :, ::1], int64[:, ::1])"
 )

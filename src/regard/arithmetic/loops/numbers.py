@@ -33,13 +33,10 @@ _FAST = {"reassoc", "contract", "arcp", "nsz"}
 def loop_for(*signatures: str) -> Callable[[Function], Function]:
     """A decorator that compiles a loop for these signatures when the loop's module is imported.
 
-    A signature with "{n}" is compiled twice: for fp32 and for bf16. A signature with "{w}", which
-    stands for weights, is compiled three times: for fp32, bf16 and integers of 8 bits.
+    A signature with "{n}" is compiled twice: for fp32 and for bf16.
     """
-    kinds = {"{n}": ("float32", "uint16"), "{w}": ("float32", "uint16", "int8")}
-    every = list(signatures)
-    for kind, types in kinds.items():
-        every = [s.replace(kind, n) for s in every for n in (types if kind in s else types[:1])]
+    kinds = ("float32", "uint16")
+    every = [s.replace("{n}", n) for s in signatures for n in (kinds if "{n}" in s else kinds[:1])]
     options: Any = {"nogil": True, "fastmath": _FAST, "error_model": "numpy"}
 
     def compile_now(function: Function) -> Function:
@@ -52,6 +49,23 @@ def loop_for(*signatures: str) -> Callable[[Function], Function]:
         return loop
 
     return compile_now
+
+
+def loop_for_weights(signature: str) -> Callable[[Function], Callable[[str], Function]]:
+    """A decorator for a loop whose weights, "{w}" in the signature, are of one of several types.
+
+    It makes of the loop a function from the name of that type, as "int8", to the compiled loop. The
+    first call with a name compiles the loop, because a model has weights of one type only.
+    """
+
+    def postpone(function: Function) -> Callable[[str], Function]:
+        @cache
+        def loop(weights: str) -> Function:
+            return loop_for(signature.replace("{w}", weights))(function)
+
+        return loop
+
+    return postpone
 
 
 @cache

@@ -90,7 +90,9 @@ _HYPOTHESES = "Tuple((int64[:, :, ::1], int64[:, ::1], float32[:, ::1], float32[
 @within
 def _copy(source: Any, place: int, target: Any, to: int, s: int) -> None:
     """Copy a hypothesis of sentence s, from `place` in `source` to the place `to` in `target`."""
-    target[0][s, to], target[1][s, to] = source[0][s, place], source[1][s, place]
+    for i in range(target[0].shape[2]):
+        target[0][s, to, i] = source[0][s, place, i]
+    target[1][s, to] = source[1][s, place]
     target[2][s, to], target[3][s, to] = source[2][s, place], source[3][s, place]
 
 
