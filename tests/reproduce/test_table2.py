@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from regard.paper import TABLE_2, parameters
-from regard.reproduce.rates import FACTORS, best_run
+from regard.paper import BASE, TABLE_2, parameters
+from regard.recipe import Recipe
 from regard.reproduce.scales import MINI_BASE, Mini
 from regard.reproduce.table2 import (
     ENSEMBLE,
@@ -14,6 +14,7 @@ from regard.reproduce.table2 import (
     translate_unseen,
 )
 from regard.reproduce.tables import Study, write_tables
+from regard.reproduce.tried import DROPOUTS, RATES, best_run, tried_row
 from regard.score.bleu import bleu
 from regard.study.kept import do_all, finished
 from regard.translation import load
@@ -72,31 +73,41 @@ def test_the_settings_of_a_translation_stay_as_they_are(tmp_path: Path) -> None:
     assert tasks[f"unseen-{ENSEMBLE}-of-2"].settings == f"{mini} (1, 2)"
 
 
-def test_the_best_of_three_learning_rates_translates(tmp_path: Path) -> None:
-    row, study = "convolutional", Study(TINY, tmp_path / "t", (1,))
+def test_the_best_recipe_that_is_tried_translates_and_later_seeds_train_it(tmp_path: Path) -> None:
+    row, study = "convolutional", Study(TINY, tmp_path / "t", (1, 2))
     TABLE_2_EXPERIMENT.prepare(study)
-    tasks = {task.part: task for task in TABLE_2_EXPERIMENT.tasks(study) if task.seed == 1}
-    runs = [row, f"{row}-rate-0.5", f"{row}-rate-0.25"]
+    tasks = {(task.part, task.seed): task for task in TABLE_2_EXPERIMENT.tasks(study)}
+    runs = [row, f"{row}-rate-2", f"{row}-rate-0.5", f"{row}-dropout-0", f"{row}-dropout-0.2"]
     recipes = TABLE_2_EXPERIMENT.recipes(study)
+    tried = [(recipes[run].training.rate, recipes[run].model.dropout) for run in runs]
     base = recipes["base"].training.rate
-    assert [recipes[run].training.rate for run in runs] == [base, base / 2, base / 4]
-    assert f"rate {base:.3g}, seed 1: waiting" in state_of_family(study)
-    do_all([tasks[run] for run in runs], study.out)
+    assert tried == [(base, 0.1), (2 * base, 0.1), (base / 2, 0.1), (base, 0.0), (base, 0.2)]
+    assert f"{row}, seed 1: waiting" in state_of_family(study)
+    chosen = tasks[f"{row}-chosen", 2]
+    do_all([tasks[run, 1] for run in runs[:-1]], study.out)
+    assert chosen.work() is None  # one is still to be tried
+    do_all([tasks[runs[-1], 1]], study.out)
+    for run, development in zip(runs, (3.0, 4.0, 2.0, 5.0, 1.0), strict=True):
+        write_bleu(study.out, run, development)
+    assert state_of_family(study) == f"{row}-chosen, seed 2: waiting"
+    do_all([chosen], study.out)
     assert state_of_family(study) == "translating"
-    write_bleu(study.out, runs[0], 3.0)
-    write_bleu(study.out, runs[1], 5.0)
-    write_bleu(study.out, runs[2], 4.0)
-    found = do_all([tasks[f"unseen-best-{row}"]], study.out)[f"unseen-best-{row}", 1]
+    best = Recipe.read(study.out / "runs" / f"{row}-chosen-2" / "recipe.toml")
+    assert best == recipes[runs[3]].but(seed=2)
+    found = do_all([tasks[f"unseen-best-{row}", seed] for seed in study.seeds], study.out)
     sources, references = TINY.unseen(study.out)
-    translated = load(study.out / "runs" / f"{runs[1]}-1").translate(sources)
-    assert found["bleu_13a"] == bleu(translated, [references])
+    for seed, run in ((1, f"{runs[3]}-1"), (2, f"{row}-chosen-2")):
+        translated = load(study.out / "runs" / run).translate(sources)
+        one = found[f"unseen-best-{row}", seed]
+        assert one["bleu_13a"] == bleu(translated, [references])
+        assert one["bleu_paper"] >= 0
     [table] = write_tables(study, [TABLE_2_EXPERIMENT])
-    one = table.values["rows"][row]["1"]
-    assert one["unseen"] == found
-    assert found["bleu_paper"] >= 0
-    assert one["trained"]["counted_flop"] > 0
-    assert one["trained"] == one["tried"][runs[1]] != one["tried"][row]
-    assert f"{row} {base:.3g}: 3.00, {base / 2:.3g}: 5.00, {base / 4:.3g}: 4.00" in table.notes[1]
+    first, second = (table.values["rows"][row][seed] for seed in ("1", "2"))
+    assert first["unseen"] == found[f"unseen-best-{row}", 1]
+    assert first["trained"] == first["tried"][runs[3]] != first["tried"][row]
+    assert second["trained"] == second["tried"][f"{row}-chosen"]
+    assert min(one["trained"]["counted_flop"] for one in (first, second)) > 0
+    assert f"{row} {base:.3g} and 0.1: 3.00, {2 * base:.3g} and 0.1: 4.00" in table.notes[1]
     assert state_of_family(study) == "done"
 
 
@@ -114,13 +125,20 @@ def write_bleu(out: Path, run: str, bleu_of_development: float) -> None:
     path.write_text(json.dumps(kept))
 
 
-def test_a_transformer_keeps_its_rate(tmp_path: Path) -> None:
-    names = TABLE_2_EXPERIMENT.recipes(Study(Mini(), tmp_path, (1,)))
+def test_a_transformer_is_trained_with_one_recipe_and_later_seeds_of_others_too(
+    tmp_path: Path,
+) -> None:
+    one, two = (Study(Mini(), tmp_path, tuple(range(1, seeds + 1))) for seeds in (1, 2))
+    names = TABLE_2_EXPERIMENT.recipes(one)
     assert [name for name in names if name.startswith(("base", "big"))] == ["base", "big"]
-    assert len(names) == 2 + 3 * len(FACTORS)
+    tried = 1 + len(RATES) + len(DROPOUTS)
+    assert len(names) == 2 + 3 * tried
+    trainings = [task for task in TABLE_2_EXPERIMENT.tasks(two) if "unseen" not in task.part]
+    assert len(trainings) == 2 * 2 + 3 * (tried + 1)
+    assert set(TABLE_2_EXPERIMENT.recipes(two)) == {task.part for task in trainings}
 
 
-def test_a_row_waits_for_all_its_rates_and_a_tie_takes_the_first() -> None:
+def test_a_row_waits_for_all_its_runs_and_a_tie_takes_the_first() -> None:
     assert best_run({"a": {"bleu": 1.0}, "b": None}) is None
     assert best_run({"a": {"bleu": 1.0}, "b": {"bleu": 1.0}}) == "a"
     assert best_run({"a": {"bleu": 0.0, "diverged": 1.0}, "b": {"bleu": 0.5}}) == "b"
@@ -131,4 +149,4 @@ def test_a_model_that_diverged_has_no_bleu(tmp_path: Path) -> None:
     numbers = {"bleu": 0.0, "diverged": 1.0}
     (tmp_path / "parts/big-1.json").write_text(json.dumps({"settings": "", "numbers": numbers}))
     nothing = {"bleu_13a": 0, "bleu_paper": 0}
-    assert translate_unseen(TINY, tmp_path, ["big"], (1,)) == nothing
+    assert translate_unseen(TINY, tmp_path, tried_row("big", BASE, 1), (1,)) == nothing

@@ -13,9 +13,8 @@ from regard.paper import TABLE_2, Table2Row, parameters
 from regard.recipe import Recipe
 from regard.reproduce.chart import Axis, Series, chart
 from regard.reproduce.prepared import prepare_text_once
-from regard.reproduce.rates import TriedRow, best_run, tried_row
-from regard.reproduce.rows import row_task, run_of, scaled, state_of
-from regard.reproduce.scales import Scale, data_in
+from regard.reproduce.rows import run_of, scaled, state_of
+from regard.reproduce.scales import Scale
 from regard.reproduce.tables import (
     NONE,
     Experiment,
@@ -24,6 +23,7 @@ from regard.reproduce.tables import (
     cell,
     figure_of,
 )
+from regard.reproduce.tried import TriedRow, tried_row
 from regard.score.bleu import bleu
 from regard.score.report import MultiBleu
 from regard.study.kept import Figures, Measured, Task, numbers_of
@@ -67,11 +67,17 @@ def family_recipes(base: Recipe) -> dict[str, Recipe]:
 
 def _rows(study: Study) -> dict[str, TriedRow]:
     recipes = family_recipes(study.scale.base(study.out))
-    return {name: tried_row(name, recipe) for name, recipe in recipes.items()}
+    first = study.seeds[0]
+    return {name: tried_row(name, recipe, first) for name, recipe in recipes.items()}
 
 
 def _recipes(study: Study) -> dict[str, Recipe]:
-    return {run: one for row in _rows(study).values() for run, one in row.tried.items()}
+    return {
+        run: recipe
+        for row in _rows(study).values()
+        for run, recipe in row.recipes.items()
+        if any(run in row.runs(seed) for seed in study.seeds)
+    }
 
 
 def _members(study: Study) -> tuple[int, ...]:
@@ -85,51 +91,45 @@ def _ensemble(study: Study) -> str:
 
 
 def _tasks(study: Study) -> list[Task]:
-    rows, recipes, members = _rows(study), _recipes(study), _members(study)
+    rows, members = _rows(study), _members(study)
+    base = rows["base"]
     trained = [
-        row_task(study.out, run, seed, recipe, data_in(study.out))
-        for seed in study.seeds
-        for run, recipe in recipes.items()
+        task for seed in study.seeds for row in rows.values() for task in row.tasks(study.out, seed)
     ]
     more = [
-        row_task(study.out, "base", seed, recipes["base"], data_in(study.out))
-        for seed in members
-        if seed not in study.seeds
+        task for seed in members if seed not in study.seeds for task in base.tasks(study.out, seed)
     ]
     tested = [
-        _tested(study, row.test, seed, tuple(row.tried), (seed,))
+        _tested(study, row.test, seed, row, (seed,))
         for seed in study.seeds
         for row in rows.values()
     ]
-    together = _tested(study, f"unseen-{_ensemble(study)}", 1, ("base",), members)
+    together = _tested(study, f"unseen-{_ensemble(study)}", 1, base, members)
     return [*trained, *more, *tested, together]
 
 
-def _tested(
-    study: Study, part: str, seed: int, tried: tuple[str, ...], members: tuple[int, ...]
-) -> Task:
-    work = partial(translate_unseen, study.scale, study.out, tried, members)
-    runs = f" {tried}" if len(tried) > 1 else ""
+def _tested(study: Study, part: str, seed: int, row: TriedRow, members: tuple[int, ...]) -> Task:
+    work = partial(translate_unseen, study.scale, study.out, row, members)
+    runs = f" {tuple(row.tried)}" if len(row.tried) > 1 else ""
     return Task(part, seed, f"{study.scale} {members}{runs}", work)
 
 
 def translate_unseen(
-    scale: Scale, out: Path, tried: Sequence[str], members: Sequence[int]
+    scale: Scale, out: Path, row: TriedRow, members: Sequence[int]
 ) -> Measured | None:
     """Translate unseen sentences with the average of a row's last checkpoints (§6.1).
 
-    `tried` names the runs of the row, one for each learning rate; the run with the highest BLEU of
-    the development set translates. `members` are the seeds of the models that translate together:
-    base models for an ensemble, one model for any other row. Returns BLEU by sacreBLEU (13a) and by
-    the paper's script, both 0 if a training diverged; None if a model is not trained yet.
+    Of several runs with a seed, the one with the highest BLEU of the development set translates.
+    `members` are the seeds of the models that translate together: base models for an ensemble, one
+    model for any other row. Returns BLEU by sacreBLEU (13a) and by the paper's script, both 0 if a
+    training diverged; None if a model is not trained yet.
     """
     runs = []
     for seed in members:
-        found = {run: numbers_of(out, run, seed) for run in tried}
-        best = best_run(found)
+        best = row.kept_run(out, seed)
         if best is None:
             return None
-        if "diverged" in (found[best] or {}):
+        if "diverged" in (numbers_of(out, best, seed) or {}):
             return {"bleu_13a": 0.0, "bleu_paper": 0.0}
         runs.append(run_of(out, best, seed))
     sources, references = scale.unseen(out)
@@ -201,11 +201,12 @@ def _mean(trained: Sequence[Measured | None], number: str, form: str) -> str:
 
 
 def _state(study: Study, row: TriedRow, numbers: Figures) -> str:
-    for run, recipe in row.tried.items():
-        found = {seed: numbers.get((run, seed)) for seed in study.seeds}
-        state = state_of(study.out, run, found, recipe.training.steps)
+    steps = row.recipe.training.steps
+    for run in row.recipes:
+        found = {seed: numbers.get((run, seed)) for seed in study.seeds if run in row.runs(seed)}
+        state = state_of(study.out, run, found, steps)
         if state != "done":
-            return state if len(row.tried) == 1 else f"rate {recipe.training.rate:.3g}, {state}"
+            return state if len(row.tried) == 1 else f"{run}, {state}"
     tested = all((row.test, seed) in numbers for seed in study.seeds)
     return "done" if tested else "translating"
 
@@ -219,15 +220,16 @@ def _notes(study: Study, rows: Mapping[str, TriedRow], numbers: Figures) -> tupl
     average, of_big = (recipes[row].training.average for row in ("base", "big"))
     checkpoints = f"{average} checkpoints" + f" (big: {of_big})" * (of_big != average)
     smaller = "" if study.scale.name == "paper" else ", and smaller"
-    several = [row.told(numbers, study.seeds) for row in rows.values() if len(row.tried) > 1]
+    several = [row.told(numbers) for row in rows.values() if len(row.tried) > 1]
     return (
         f"Learned from {study.scale.text}; tested on unseen sentences, with the average of the "
         f"last {checkpoints}, beam {recipes['base'].search.beam} and alpha "
         f"{recipes['base'].search.alpha}. All have the same data, vocabulary, batches, steps "
         f"(big: three times as many) and search. {sizes}.",
-        "For each family and seed, that learning rate is taken which has the highest BLEU on the "
-        f"development set: {'; '.join(several)}. The rate of base and big is "
-        f"{recipes['base'].training.rate:.3g}. Time and operations are those of one training.",
+        "Each other family has that learning rate and that dropout with which BLEU on the "
+        f"development set was highest, with seed {study.seeds[0]}: {'; '.join(several)}. Base has "
+        f"{recipes['base'].training.rate:.3g} and {recipes['base'].model.dropout:g}. Time and "
+        "operations are those of one training.",
         "A row here is of the kind of the published system beside it, not that system: no "
         f"reinforcement learning{smaller}. BLEU is "
         "sacreBLEU's (13a, cased), then that of the paper's script (Moses' words, compounds "
@@ -251,8 +253,10 @@ def _values(study: Study, rows: Mapping[str, TriedRow], numbers: Figures) -> dic
         "scale": study.scale.name,
         "seeds": list(study.seeds),
         "paper": {name: asdict(row) for name, row in TABLE_2.items()},
-        "rates": {
-            run: one.training.rate for row in rows.values() for run, one in row.tried.items()
+        "tried": {
+            run: {"rate": one.training.rate, "dropout": one.model.dropout}
+            for row in rows.values()
+            for run, one in row.tried.items()
         },
         "rows": {name: of(row) for name, row in rows.items()},
         ENSEMBLE: {

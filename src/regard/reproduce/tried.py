@@ -1,0 +1,118 @@
+"""A row of Table 2, whose learning rate and dropout are chosen on the development set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from regard.recipe import Recipe
+from regard.reproduce.rows import row_task, run_of, train_row
+from regard.reproduce.scales import data_in
+from regard.study.kept import Figures, Measured, Task, numbers_of
+
+RATES = (2.0, 0.5)
+"""The learning rates that are tried besides base's, as multiples of it."""
+DROPOUTS = (0.0, 0.2)
+"""The probabilities of dropout that are tried besides base's."""
+
+
+@dataclass(frozen=True)
+class TriedRow:
+    """A row that tries several recipes with the first seed; other seeds train the best one."""
+
+    name: str
+    tried: Mapping[str, Recipe]
+    """The recipes by the names of their runs; the first has base's learning rate and dropout."""
+    first: int
+    """The seed with which all recipes are trained."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe with the learning rate and the dropout of base."""
+        return self.tried[self.name]
+
+    @property
+    def recipes(self) -> dict[str, Recipe]:
+        """A recipe of each run by name; the chosen run has the size of the first recipe."""
+        chosen = {self.chosen: self.recipe} if len(self.tried) > 1 else {}
+        return {**self.tried, **chosen}
+
+    @property
+    def chosen(self) -> str:
+        """The name of the run that has the best recipe and a later seed."""
+        return f"{self.name}-chosen"
+
+    @property
+    def test(self) -> str:
+        """The name of the part that translates unseen sentences with this row."""
+        return f"unseen-best-{self.name}" if len(self.tried) > 1 else f"unseen-{self.name}"
+
+    def runs(self, seed: int) -> tuple[str, ...]:
+        """The names of the runs with this seed."""
+        several = len(self.tried) > 1 and seed != self.first
+        return (self.chosen,) if several else tuple(self.tried)
+
+    def figures(self, numbers: Figures, seed: int) -> dict[str, Measured | None]:
+        """The figures of each run with this seed; None for a run that is not finished."""
+        return {run: numbers.get((run, seed)) for run in self.runs(seed)}
+
+    def trained(self, numbers: Figures, seed: int) -> Measured | None:
+        """The figures of the best run with this seed; None until all runs are finished."""
+        found = self.figures(numbers, seed)
+        best = best_run(found)
+        return None if best is None else found[best]
+
+    def kept_run(self, out: Path, seed: int) -> str | None:
+        """The name of the best run with this seed in the directory `out`; None as in `trained`."""
+        return best_run({run: numbers_of(out, run, seed) for run in self.runs(seed)})
+
+    def tasks(self, out: Path, seed: int) -> list[Task]:
+        """The trainings of this row with a seed, in the directory `out`."""
+        tasks = [
+            row_task(out, run, seed, recipe, data_in(out)) for run, recipe in self.tried.items()
+        ]
+        if self.chosen not in self.runs(seed):
+            return tasks
+        settings = "the best of " + " ".join(task.settings for task in tasks)
+        work = partial(train_chosen, self, out, seed)
+        return [Task(self.chosen, seed, settings, work, tasks[0].cost)]
+
+    def told(self, numbers: Figures) -> str:
+        """The learning rates and dropouts, and the BLEU of the development set with each pair."""
+        parts = []
+        for run, recipe in self.tried.items():
+            found = numbers.get((run, self.first))
+            bleu = "not finished" if found is None else f"{found['bleu']:.2f}"
+            parts.append(f"{recipe.training.rate:.3g} and {recipe.model.dropout:g}: {bleu}")
+        return f"{self.name} {', '.join(parts)}"
+
+
+def tried_row(name: str, recipe: Recipe, first: int) -> TriedRow:
+    """The row of a recipe, with the learning rates and dropouts to try with the seed `first`.
+
+    A recipe that is tried differs from `recipe` in one of the two. A Transformer is trained as
+    `recipe` says only: its learning rate and dropout are the paper's, or they were chosen together
+    with the other settings of the scale.
+    """
+    tried = {name: recipe}
+    if recipe.model.family != "transformer":
+        rate = recipe.training.rate
+        tried |= {f"{name}-rate-{factor:g}": recipe.but(rate=factor * rate) for factor in RATES}
+        tried |= {f"{name}-dropout-{one:g}": recipe.but(dropout=one) for one in DROPOUTS}
+    return TriedRow(name, tried, first)
+
+
+def train_chosen(row: TriedRow, out: Path, seed: int) -> Measured | None:
+    """Train the best recipe of a row with a later seed; None until all are tried."""
+    best = row.kept_run(out, row.first)
+    if best is None:
+        return None
+    return train_row(run_of(out, row.chosen, seed), data_in(out), row.tried[best].but(seed=seed))
+
+
+def best_run(found: Mapping[str, Measured | None]) -> str | None:
+    """The run with the highest BLEU of the development set; None if one is not finished."""
+    bleu = {run: figures["bleu"] for run, figures in found.items() if figures is not None}
+    return max(bleu, key=bleu.__getitem__) if len(bleu) == len(found) else None
