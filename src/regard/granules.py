@@ -24,6 +24,10 @@ class Granule:
     def __init__(self, steps: int = 1):
         self.steps = steps
 
+    def suiting(self, model: Any) -> Granule:
+        """The granule of a search of this model: this one, or another if the model needs one."""
+        return self
+
     def run(self, step: Callable[[Value], Value], value: Value, times: int) -> Value:
         """Call `step` this many times, first with `value`; return the last result.
 

@@ -110,10 +110,10 @@ def search(
         raise RecipeError(f"n_best = {n_best} must lie between 1 and beam = {recipe.beam}")
     if not len(max_lengths):
         return []
-    granule = granule if listen is None else ONE_STEP
+    granule = granule.suiting(model) if listen is None else ONE_STEP
     unseen = granule.steps > 1
     penalty = _length_penalties(max_lengths, recipe)
-    rules = _Rules(model, recipe, penalty, bos, eos, pad, ranker, chooser)
+    rules = Rules(model, recipe, penalty, bos, eos, pad, ranker, chooser)
     step = rules.unseen_step if unseen else rules.step
     beams = rules.begin(model.start(source), max_lengths, recipe.beam if unseen else 1)
     host, left = _Host(len(max_lengths), n_best), len(penalty) - 1
@@ -248,7 +248,7 @@ class _Beams(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Rules:
+class Rules:
     """The rules of a search, and its step, which is made for all sentences at once."""
 
     model: Steppable[Any, Any]
@@ -259,6 +259,16 @@ class _Rules:
     pad: int
     ranker: Ranker
     chooser: Chooser
+
+    @property
+    def count(self) -> int:
+        """The number of candidates of a sentence."""
+        return 1 if self.recipe.beam == 1 else 2 * self.recipe.beam
+
+    @property
+    def never(self) -> tuple[int, ...]:
+        """The tokens that are never produced."""
+        return tuple({self.bos, self.pad} - {self.eos})
 
     @property
     def choosing(self) -> Choosing:
@@ -322,9 +332,7 @@ class _Rules:
         With beam 1, only the best one is returned.
         """
         sentences, beams = live.log_p.shape
-        count = 1 if self.recipe.beam == 1 else 2 * self.recipe.beam
-        never = tuple({self.bos, self.pad} - {self.eos})
-        parents, tokens, log_p = self.ranker(live.log_p, logits, never, count)
+        parents, tokens, log_p = self.ranker(live.log_p, logits, self.never, self.count)
         longer = live.tokens.take_along_dim(parents.unsqueeze(-1), dim=1)
         longer.index_copy_(-1, length, tokens.unsqueeze(-1))
         rows = parents + beams * torch.arange(sentences, device=parents.device).unsqueeze(-1)

@@ -13,9 +13,12 @@ from arithmetic.cases import INT8, NUMBA, ONEDNN, ONEDNN_BF16, skip_without
 from regard.arithmetic.choose import for_decoding, for_few_rows
 from regard.arithmetic.layouts import PackedLinear, largest_weight
 from regard.data.rows import one_per_row
+from regard.ensemble import Ensemble
 from regard.families.choose import new_model
-from regard.recipe import Recipe
+from regard.granules import ONE_STEP
+from regard.recipe import Recipe, SearchRecipe
 from regard.run.model_directory import write_model
+from regard.search import search
 from regard.transformer import Transformer
 from regard.translation import load
 from run.copying import RECIPE
@@ -92,6 +95,53 @@ def test_in_8_bits_weights_are_rounded_and_states_are_not(monkeypatch: pytest.Mo
     logits, _ = plain.step(tokens, plain.start(source))
     found, _ = few.step(tokens, few.start(source))
     torch.testing.assert_close(found, logits, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("finish", ["candidates", "beam"])
+@pytest.mark.parametrize("beam", [1, 4, 7])
+@pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: "-".join(map(str, sizes.values())))
+def test_steps_of_a_granule_are_those_that_are_made_one_by_one(
+    sizes: dict[str, Any], beam: int, finish: Any
+) -> None:
+    """5 batches of 7 sentences, with short and long limits; a likely token is </s>."""
+    skip_without(INT8)
+    draw = random.Random(f"{sizes} {beam} {finish}")
+    model = laid_out(sizes, "int8")
+    few = for_few_rows(model)
+    assert few is not None
+    ends, eos = set(), 2
+    for _ in range(5):
+        source = one_per_row(
+            [[*draw.choices(range(3, VOCABULARY), k=draw.randrange(1, 9)), 2] for _ in range(7)]
+        )
+        limits = torch.tensor([draw.randrange(1, 30) for _ in source.ids])
+        recipe = SearchRecipe(beam=beam, alpha=draw.choice([0.0, 0.6]), finish=finish)
+        by: Any = {"ranker": few.by.most_likely, "chooser": few.by.choose}
+        with model.stepping_by(few):
+            found, expected = (
+                search(
+                    model, source, limits, recipe, n_best=beam, granule=granule,
+                    bos=1, eos=eos, pad=0, **by,
+                )
+                for granule in (few.by.granule, ONE_STEP)
+            )  # fmt: skip
+        for one, other in zip(found, expected, strict=True):
+            assert [h.tokens for h in one] == [h.tokens for h in other]
+            assert [h.finished for h in one] == [h.finished for h in other]
+            assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-5)
+            ends |= {h.finished for h in other}
+            eos = draw.choice([2, *other[0].tokens])  # a likely token, so that sentences end early
+    assert True in ends
+
+
+def test_only_the_model_itself_makes_several_steps_by_one_loop() -> None:
+    skip_without(INT8)
+    one, other = (laid_out(SIZES[0], precision) for precision in ("int8", "fp32"))
+    granule, step_by_step = (for_few_rows(model).by.granule for model in (one, other))
+    assert granule.suiting(one) is granule
+    assert granule.steps > 1
+    assert granule.suiting(Ensemble([one, one])) is granule.suiting(other) is ONE_STEP
+    assert step_by_step is ONE_STEP
 
 
 @torch.inference_mode()

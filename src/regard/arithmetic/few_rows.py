@@ -7,10 +7,10 @@ few calls of loops. Its activations are in fp32, even if the weights are in bf16
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,9 +20,14 @@ from torch import Tensor, nn
 
 from regard.arithmetic.layouts import Int8Linear, LaidOut
 from regard.arithmetic.loops import few_rows as loops
-from regard.arithmetic.one_core import OneCoreInference, array
+from regard.arithmetic.one_core import OneCoreInference, array, arrays
+from regard.granules import ONE_STEP, Granule, Value
+from regard.hypotheses import Hypotheses
 from regard.variants import SmoothFeedForward
 
+LOOPED_STEPS = 8
+"""The number of steps that one loop makes, if weights have 8 bits. A sentence that ends in the
+middle stays in the batch until the loop ends."""
 ROOM_FOR = 32
 """At first, space is reserved for the keys and values of this many steps with a beam of 4. When the
 space is full, it is doubled."""
@@ -37,12 +42,12 @@ class _Past:
     def __init__(self, layers: int, slots: int, numbers: int):
         self.stored, self.filled = np.empty((layers, slots, numbers), np.float32), 0
 
-    def take(self, slots: int) -> NDArray[np.int64]:
-        """Take the next free slots; return their numbers."""
+    def take(self, slots: int) -> int:
+        """Take the next free slots, as many as this; return the number of the first."""
         first, self.filled = self.filled, self.filled + slots
         while self.filled > self.stored.shape[1]:
             self.stored = np.concatenate([self.stored, np.empty_like(self.stored)], axis=1)
-        return np.arange(first, self.filled)
+        return first
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,15 @@ class FewState:
         """The number of tokens decoded so far, <s> included."""
         return self.ancestry.shape[1]
 
+    def take(self, slots: int) -> int:
+        """Take free slots of the past, as many as this; return the number of the first.
+
+        Raises ValueError if slots were taken from this state already.
+        """
+        if self.past.filled != self.filled:
+            raise ValueError("a step was made from this state already: use the state it returned")
+        return self.past.take(slots)
+
     def select(self, rows: Int[Tensor, "sentences beams"]) -> FewState:
         """Keep these rows, in this order."""
         these = array(rows.flatten())
@@ -85,7 +99,9 @@ class FewRows:
     """
 
     def __init__(self, model: Any):
-        self._model, self._epsilon = model, model.decoder[0].add_norm_1.norm.eps
+        self.model = model
+        """The model whose layers these are."""
+        self._epsilon = model.decoder[0].add_norm_1.norm.eps
         self._encoder, self._decoder = _Stack(model.encoder), _Stack(model.decoder)
         products, output = model.by.products, (model.output_matrix,)
         self.by = OneCoreInference(products, model.by.keep_in)
@@ -97,6 +113,10 @@ class FewRows:
         # With weights in 8 bits, `model.logits` would round the states, too, so a loop is used.
         rounded = isinstance(products.layouts[output], Int8Linear)
         self._output = _in_order(products, [output]) if rounded else None
+        if rounded:
+            from regard.arithmetic.loops.steps import make_steps  # the import compiles the loop
+
+            self._make_steps, self.by.granule = make_steps, LoopedSteps(self)
         weights = str(self._of_decoder[0].dtype)
         self._encode_layers = loops.encode_layers(weights)
         self._decode_layers = loops.decode_layers(weights)
@@ -107,11 +127,11 @@ class FewRows:
     def start(self, source: Any) -> FewState:
         """Encode the sentences of a `Rows`, one in each row, and compute their keys and values."""
         lengths = (source.segments != 0).sum(1).tolist()
-        embedded = self._model.embedding(source.ids, source.positions, source.ids.shape[1]).float()
+        embedded = self.model.embedding(source.ids, source.positions, source.ids.shape[1]).float()
         bounds = [0, *accumulate(lengths)]
         sizes = self._decoder
         memory = np.empty((sizes.layers, bounds[-1], sizes.key_and_value), np.float32)
-        unseen = 0 if self._model.source_end else 1  # 1 if no query attends to the source's </s>
+        unseen = 0 if self.model.source_end else 1  # 1 if no query attends to the source's </s>
         for x, length, first in zip(embedded, lengths, bounds, strict=False):
             encoded = array(x[:length].contiguous())
             self._encode_layers(
@@ -132,11 +152,10 @@ class FewRows:
 
         Raises ValueError if `state` was already given to `step`.
         """
-        if state.past.filled != state.filled:
-            raise ValueError("a step was made from this state already: use the state it returned")
-        slots = state.past.take(len(tokens))
+        first = state.take(len(tokens))
+        slots = np.arange(first, first + len(tokens))
         ancestry = np.concatenate([state.ancestry, slots[:, None]], axis=1)
-        side = self._model.target_side
+        side = self.model.target_side
         y = np.empty((len(tokens), side.tokens.embedding_dim), np.float32)
         position = side.table(state.length + 1)[state.length].float()
         loops.embed(array(tokens), array(side.tokens.weight), side.scale, array(position), y)
@@ -146,14 +165,56 @@ class FewRows:
         )  # fmt: skip
         return self._logits(y), replace(state, filled=state.past.filled, ancestry=ancestry)
 
+    def steps(self, rules: Any, beams: Any, times: int) -> Any:
+        """The result of `times` calls of `rules.unseen_step`, computed by one loop.
+
+        `rules` and `beams` are those of a search (`regard.search`). Weights must have 8 bits.
+        """
+        state, side, choosing = beams.state, self.model.target_side, rules.choosing
+        first = state.take(beams.live.rows.numel() * times)
+        positions = side.table(state.length + times)[state.length :].float()
+        signs = rules.count, rules.eos, rules.pad, choosing.finish_by_beam
+        never = np.array(rules.never, np.int64)
+        before = arrays(beams.before)
+        *hypotheses, going, ancestry = self._make_steps(
+            arrays(beams.live), arrays(beams.finished), before, array(beams.going),
+            array(beams.max_lengths), times, int(beams.length),
+            (*signs, array(choosing.penalty), never),
+            (array(side.tokens.weight), np.float32(side.scale), array(positions)),
+            (*self._of_decoder, self._decoder.sizes, np.float32(self._epsilon)), self._output,
+            (state.past.stored, first), state.ancestry, state.memory, state.sources,
+        )  # fmt: skip
+        live, finished = (Hypotheses(*map(torch.from_numpy, one)) for one in hypotheses)
+        return beams._replace(
+            state=replace(state, filled=state.past.filled, ancestry=ancestry),
+            length=beams.length + times, live=live, finished=finished,
+            before=Hypotheses(*map(torch.from_numpy, before)), going=torch.from_numpy(going),
+        )  # fmt: skip
+
     def _logits(self, y: NDArray[np.float32]) -> Float[Tensor, "rows vocabulary"]:
         if self._output is None:
-            states = torch.from_numpy(y).to(self._model.output_matrix.weight.dtype)
-            logits: Tensor = self._model.logits(states)
+            states = torch.from_numpy(y).to(self.model.output_matrix.weight.dtype)
+            logits: Tensor = self.model.logits(states)
             return logits
-        out = np.empty((1, len(y), self._model.vocabulary), np.float32)
+        out = np.empty((1, len(y), self.model.vocabulary), np.float32)
         self._project(y, *self._output, out)
         return torch.from_numpy(out[0])
+
+
+class LoopedSteps(Granule):
+    """A granule whose steps are one loop, for a search of a model that steps by `FewRows`."""
+
+    def __init__(self, few: FewRows):
+        super().__init__(LOOPED_STEPS)
+        self._few = few
+
+    def suiting(self, model: Any) -> Granule:
+        """This granule, or `ONE_STEP` for an ensemble or a model that changes the logits."""
+        return self if model is self._few.model else ONE_STEP
+
+    def run(self, step: Callable[[Value], Value], value: Value, times: int) -> Value:
+        """The result of `times` steps; `step` is a method of the search's `Rules`."""
+        return cast(Value, self._few.steps(cast(Any, step).__self__, value, times))
 
 
 class _Stack:

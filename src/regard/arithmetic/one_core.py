@@ -48,7 +48,8 @@ def rows_of(x: Tensor) -> NDArray[Any]:
     return array(x.view(-1, x.shape[-1]))
 
 
-def _arrays(hypotheses: Hypotheses) -> tuple[NDArray[Any], ...]:
+def arrays(hypotheses: Hypotheses) -> tuple[NDArray[Any], ...]:
+    """The fields of hypotheses as arrays for loops."""
     return tuple(field.contiguous().numpy() for field in hypotheses)
 
 
@@ -141,8 +142,8 @@ class Loops(Cpu):
         live, found, going = empty(), empty(), torch.empty_like(max_lengths, dtype=torch.bool)
         ends = int(length), rules.eos, rules.finish_by_beam
         search_loops.choose_hypotheses(
-            _arrays(candidates), _arrays(finished), array(max_lengths), *ends,
-            array(rules.penalty), _arrays(live), _arrays(found), array(going),
+            arrays(candidates), arrays(finished), array(max_lengths), *ends,
+            array(rules.penalty), arrays(live), arrays(found), array(going),
         )  # fmt: skip
         return Chosen(live, found, going)
 

@@ -83,12 +83,12 @@ def rank_continuations(
                             _insert(beam, token, log_p, parents[s], tokens[s], best[s])
 
 
-_HYPOTHESES = "Tuple((int64[:, :, ::1], int64[:, ::1], float32[:, ::1], float32[:, ::1]))"
+HYPOTHESES = "Tuple((int64[:, :, ::1], int64[:, ::1], float32[:, ::1], float32[:, ::1]))"
 """The fields of a `regard.hypotheses.Hypotheses`: tokens, rows, log p and scores."""
 
 
 @within
-def _copy(source: Any, place: int, target: Any, to: int, s: int) -> None:
+def copy_hypothesis(source: Any, place: int, target: Any, to: int, s: int) -> None:
     """Copy a hypothesis of sentence s, from `place` in `source` to the place `to` in `target`."""
     for i in range(target[0].shape[2]):
         target[0][s, to, i] = source[0][s, place, i]
@@ -104,7 +104,7 @@ def _empty(from_place: int, target: Any, like: Any, s: int) -> None:
     first place of `like`, because even an empty place must have a row of its sentence.
     """
     for to in range(from_place, target[1].shape[1]):
-        _copy(like, 0, target, to, s)
+        copy_hypothesis(like, 0, target, to, s)
         target[2][s, to] = target[3][s, to] = -np.inf
 
 
@@ -119,7 +119,7 @@ def _stay_alive(candidates: Any, length: int, eos: int, live: Any, s: int) -> No
         if alive == live[1].shape[1] or candidates[2][s, place] == -np.inf:
             break
         if candidates[0][s, place, length] != eos:
-            _copy(candidates, place, live, alive, s)
+            copy_hypothesis(candidates, place, live, alive, s)
             alive += 1
     _empty(alive, live, candidates, s)
 
@@ -148,20 +148,20 @@ def _finish(
             break
         if ended or candidates[0][s, place, length] == eos:
             while done < beam and scores[s, old] >= candidates[3][s, place]:
-                _copy(finished, old, found, done, s)
+                copy_hypothesis(finished, old, found, done, s)
                 done, old = done + 1, old + 1
             if done < beam:
-                _copy(candidates, place, found, done, s)
+                copy_hypothesis(candidates, place, found, done, s)
                 done += 1
     while done < beam and scores[s, old] > -np.inf:
-        _copy(finished, old, found, done, s)
+        copy_hypothesis(finished, old, found, done, s)
         done, old = done + 1, old + 1
     _empty(done, found, candidates, s)
 
 
 @loop_for(
-    f"void({_HYPOTHESES}, {_HYPOTHESES}, int64[::1], int64, int64, boolean, float32[::1], "
-    f"{_HYPOTHESES}, {_HYPOTHESES}, boolean[::1])"
+    f"void({HYPOTHESES}, {HYPOTHESES}, int64[::1], int64, int64, boolean, float32[::1], "
+    f"{HYPOTHESES}, {HYPOTHESES}, boolean[::1])"
 )
 def choose_hypotheses(
     candidates: Any,

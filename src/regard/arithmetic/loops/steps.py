@@ -1,0 +1,163 @@
+"""Several steps of a search (§6.1) with a few rows, as one loop, if weights have 8 bits.
+
+The rules are those of `regard.search`; `regard.arithmetic.few_rows` calls the loop.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from regard.arithmetic.loops.few_rows import decode_layers, project
+from regard.arithmetic.loops.numbers import Numbers, loop_for, within
+from regard.arithmetic.loops.search import (
+    HYPOTHESES,
+    choose_hypotheses,
+    copy_hypothesis,
+    rank_continuations,
+)
+
+_decode_layers, _project = decode_layers("int8"), project("int8")
+
+
+@within
+def _unwritten(like: Any, places: int) -> Any:
+    """Hypotheses of the same sentences and length as `like`; their fields are not written yet."""
+    sentences, _, length = like[0].shape
+    return (
+        np.empty((sentences, places, length), np.int64),
+        np.empty((sentences, places), np.int64),
+        np.empty((sentences, places), np.float32),
+        np.empty((sentences, places), np.float32),
+    )
+
+
+@within
+def _embedded(
+    live: Any, length: int, pad: int, embedding: Numbers, scale: float, position: Numbers
+) -> Numbers:
+    """The embedding of the last token of each live hypothesis, or of `pad` in an empty place."""
+    sentences, beams = live[1].shape
+    y = np.empty((sentences * beams, len(position)), np.float32)
+    for s in range(sentences):
+        for beam in range(beams):
+            empty = live[2][s, beam] == -np.inf
+            of_token = embedding[pad if empty else live[0][s, beam, length]]
+            row = y[s * beams + beam]
+            for j in range(len(position)):
+                row[j] = of_token[j] * scale + position[j]
+    return y
+
+
+@within
+def _with_new_slots(ancestry: Numbers, rows: Numbers, first: int) -> Numbers:
+    """The slots of the row that each hypothesis continues, then a new slot, from `first` on."""
+    length = ancestry.shape[1]
+    longer = np.empty((len(ancestry), length + 1), np.int64)
+    for row in range(len(longer)):
+        parent = rows[row // rows.shape[1], row % rows.shape[1]]
+        for i in range(length):
+            longer[row, i] = ancestry[parent, i]
+        longer[row, length] = first + row
+    return longer
+
+
+@within
+def _continuations(
+    live: Any, logits: Numbers, never: Numbers, count: int, length: int, penalty: float
+) -> Any:
+    """The best `count` hypotheses that are one token longer; their new token is at `length`."""
+    longer = _unwritten(live, count)
+    tokens, rows, log_p, scores = longer
+    new = np.empty(rows.shape, np.int64)
+    rank_continuations(live[2], logits, never, rows, new, log_p)
+    sentences, beams = live[1].shape
+    for s in range(sentences):
+        for place in range(count):
+            parent = rows[s, place]
+            for i in range(tokens.shape[2]):
+                tokens[s, place, i] = live[0][s, parent, i]
+            tokens[s, place, length] = new[s, place]
+            rows[s, place] = parent + beams * s
+            scores[s, place] = log_p[s, place] / penalty
+    return longer
+
+
+@within
+def _keep_last(live: Any, going: Numbers, before: Any) -> None:
+    """Copy the live hypotheses of sentences that go on and have any to `before`."""
+    for s in range(len(going)):
+        if going[s] and live[2][s, 0] != -np.inf:
+            for beam in range(live[1].shape[1]):
+                copy_hypothesis(live, beam, before, beam, s)
+
+
+@within
+def _end(live: Any, going: Numbers) -> bool:
+    """Make the live places of ended sentences empty; return whether any sentence goes on."""
+    some = False
+    for s in range(len(going)):
+        some = some or going[s]
+        for beam in range(live[1].shape[1]):
+            if not going[s]:
+                live[2][s, beam] = live[3][s, beam] = -np.inf
+    return some
+
+
+@loop_for(
+    f"Tuple(({HYPOTHESES}, {HYPOTHESES}, boolean[::1], int64[:, ::1]))"
+    f"({HYPOTHESES}, {HYPOTHESES}, {HYPOTHESES}, boolean[::1], int64[::1], int64, int64, "
+    "Tuple((int64, int64, int64, boolean, float32[::1], int64[::1])), "
+    "Tuple((float32[:, ::1], float32, float32[:, ::1])), "
+    "Tuple((int8[::1], float32[::1], int64[::1], float32)), Tuple((int8[::1], float32[::1])), "
+    "Tuple((float32[:, :, ::1], int64)), int64[:, ::1], float32[:, :, ::1], int64[:, ::1])"
+)
+def make_steps(
+    live: Any,
+    finished: Any,
+    before: Any,
+    going: Numbers,
+    max_lengths: Numbers,
+    steps: int,
+    length: int,
+    rules: Any,
+    embedding: Any,
+    decoder: Any,
+    output: Any,
+    past: Any,
+    ancestry: Numbers,
+    memory: Numbers,
+    sources: Numbers,
+) -> Any:
+    """The live and finished hypotheses, `going` and `ancestry` after `steps` steps of a search.
+
+    Each step is the `unseen_step` of `regard.search`; `before` is overwritten as there. The loop
+    ends early if all sentences have ended. `length` is the place of the last token of the live
+    hypotheses. `rules` are the number of candidates, </s>, the padding token, whether sentences
+    finish by beam, the length penalties, and the tokens that are never produced. `embedding` is the
+    matrix, its scale, and the positional encoding of each step. `decoder` is what `decode_layers`
+    takes as `weights`, `numbers`, `sizes` and `eps`; `output` is what `project` takes as `weights`
+    and `numbers`. `past` is the array of keys and values, and the number of slots that are filled.
+    """
+    rows, (count, eos, pad, by_beam, penalty, never) = live[1].size, rules
+    matrix, scale, positions = embedding
+    weights, numbers, sizes, eps = decoder
+    stored, slots = past
+    for step in range(steps):
+        ancestry = _with_new_slots(ancestry, live[1], slots + step * rows)
+        y = _embedded(live, length, pad, matrix, scale, positions[step])
+        _decode_layers(y, weights, numbers, sizes, eps, stored, ancestry, memory, sources)
+        logits = np.empty((1, rows, len(matrix)), np.float32)
+        _project(y, output[0], output[1], logits)
+        length += 1
+        best = _continuations(live, logits[0], never, count, length, penalty[length])
+        alive, found = _unwritten(live, live[1].shape[1]), _unwritten(live, live[1].shape[1])
+        went = going
+        going = np.empty_like(went)
+        choose_hypotheses(
+            best, finished, max_lengths, length, eos, by_beam, penalty, alive, found, going
+        )
+        _keep_last(alive, went, before)
+        live, finished = alive, found
+        if not _end(live, going):
+            break
+    return live, finished, going, ancestry
