@@ -1,9 +1,10 @@
 """A granule: the steps that a search makes between two looks at its results.
 
 To look at the results, the host waits until the GPU has done all its work, and then the GPU waits
-for new work. For this reason, a granule has several steps on a GPU, and one on a CPU. Within a
-granule of several steps, no tensor changes its shape, and the host reads no number from the GPU:
-the states make room for the tokens of all steps before the granule begins.
+for new work. For this reason, a granule has several steps on a GPU. On a CPU it has one, unless a
+compiled loop makes several steps (`arithmetic.few_rows`). Within a granule of several steps, no
+tensor changes its shape, and the host reads no number from the GPU: the states make room for the
+tokens of all steps before the granule begins.
 """
 
 from __future__ import annotations

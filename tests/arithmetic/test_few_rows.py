@@ -24,7 +24,8 @@ from regard.translation import load
 from run.copying import RECIPE
 from untrained import BRIEF, LINES, TOKENIZER
 
-FewRows = pytest.importorskip("regard.arithmetic.few_rows").FewRows  # Numba may be missing
+few_rows = pytest.importorskip("regard.arithmetic.few_rows")  # Numba may be missing
+FewRows, LoopedSteps = few_rows.FewRows, few_rows.LoopedSteps
 CPU = torch.device("cpu")
 SIZES = [
     {"layers": 2, "d_model": 16, "d_ff": 32, "heads": 2},
@@ -217,6 +218,22 @@ def test_translations_and_scores_are_those_of_the_modules(
     for one, other in zip(found, expected, strict=True):
         assert [t.text for t in one] == [t.text for t in other]
         assert [t.score for t in one] == pytest.approx([t.score for t in other], abs=1e-4)
+
+
+def test_a_translation_in_8_bits_is_made_in_several_steps_at_a_time(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_without(NUMBA, INT8)
+    translator = load(directory, precision="int8")
+    translator.prepare_few_rows()
+    asked, steps = [], FewRows.steps
+    monkeypatch.setattr(FewRows, "steps", lambda *given: asked.append(given) or steps(*given))
+    together = translator.translate(LINES[:4])
+    assert asked
+    monkeypatch.setattr(LoopedSteps, "suiting", lambda *_: ONE_STEP)
+    asked.clear()
+    assert translator.translate(LINES[:4]) == together
+    assert not asked
 
 
 def test_the_modules_decode_until_loops_pay_and_where_rows_are_many(
