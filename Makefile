@@ -59,7 +59,7 @@ $(SET_UP): pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing into .venv, once; PyTorch is most of the download." >&2
 	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
 	@# Compile the loops, so that the first command need not; without Numba there are none.
-	@$(BIN)/python -c 'import regard.arithmetic.loops.steps, regard.arithmetic.one_core' 2>/dev/null || true
+	@$(BIN)/python -c 'from regard.arithmetic.few_rows import compile_loops; compile_loops()' 2>/dev/null || true
 	@touch $@
 
 build/tools/set-up: constraints.txt | .venv/bin/python

@@ -61,7 +61,7 @@ text."""
 FEW_FROM = 4096
 """Once this many source tokens have been decoded, batches of few rows are decoded by `FewRows`, but
 only if `exact` is False. The loops of `FewRows` take 0.3 s to load and, the first time on a
-machine, about 20 s to compile. A server uses them from the start."""
+machine, 15 to 25 s to compile. A server uses them from the start."""
 FEW = 2 * 10**8
 """A batch has few rows if its number of rows, times the number of weights that a step multiplies
 by, is at most this number."""
@@ -207,9 +207,11 @@ class Decoding:
 
     def _few(self, sentences: int) -> list[FewRows]:
         """The `FewRows` of all members, or [] if batches of so many sentences do not use them."""
-        if self._tokens >= FEW_FROM:
+        rows = sentences * self.recipe.beam
+        outputs = (member.output_matrix.weight.numel() for member in self.model.members)
+        if self._tokens >= FEW_FROM and rows * max(outputs) <= FEW:
             self.prepare_few_rows()
-        rows, few = sentences * self.recipe.beam, self._few_rows or []
+        few = self._few_rows or []
         return few if all(rows * one.weights <= FEW for one in few) else []
 
     def _division(self, sources: Sequence[Sequence[int]], *, may_copy: bool) -> _Division:

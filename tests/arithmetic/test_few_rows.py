@@ -1,6 +1,7 @@
 """Few rows by loops over all layers: the logits are those of the modules, step by step."""
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,13 @@ def test_a_translation_in_8_bits_is_made_in_several_steps_at_a_time(
     assert not asked
 
 
+def test_the_command_by_which_make_setup_compiles_the_loops() -> None:
+    """In the Makefile, an error of the command is not an error: Numba may be missing."""
+    makefile = Path(__file__).parents[2] / "Makefile"
+    [command] = re.findall(r"-c '(.*compile_loops.*)' 2>", makefile.read_text("utf-8"))
+    exec(command)
+
+
 def test_the_modules_decode_until_loops_pay_and_where_rows_are_many(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,3 +260,7 @@ def test_the_modules_decode_until_loops_pay_and_where_rows_are_many(
     monkeypatch.setattr(regard.decoding, "FEW", 1)
     translator.translate(LINES[:3])
     assert not steps
+    monkeypatch.setattr(regard.decoding, "for_few_rows", None)  # it would take time and memory
+    other = load(directory, exact=False)
+    for _ in range(2):
+        other.translate(LINES[:3])

@@ -220,7 +220,7 @@ def with_loops(arithmetic: Arithmetic) -> Arithmetic:
 def for_few_rows(model: Any) -> Any:
     """A `FewRows` that does `start` and `step` for this model; None if loops cannot compute it.
 
-    Loads the compiled loops, which takes 0.3 s, or 15 to 35 s the first time on a machine.
+    Loads the compiled loops, which takes 0.3 s, or 15 to 45 s the first time on a machine.
     """
     by = model.by
     if not isinstance(by, Inference) or isinstance(by, ExactInference) or not _is_usual(model):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import accumulate, pairwise
 from typing import Any, cast
 
@@ -199,6 +200,14 @@ class FewRows:
         out = np.empty((1, len(y), self.model.vocabulary), np.float32)
         self._project(y, *self._output, out)
         return torch.from_numpy(out[0])
+
+
+def compile_loops() -> None:
+    """Compile all loops, for weights of all types, so that no later command has to."""
+    import_module("regard.arithmetic.loops.steps")
+    for weights in "float32", "uint16", "int8":
+        for loop in loops.encode_layers, loops.decode_layers, loops.project:
+            loop(weights)
 
 
 class LoopedSteps(Granule):
