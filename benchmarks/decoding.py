@@ -10,8 +10,9 @@ has what each of them does. The time of regard includes splitting text into piec
 that of the others does not. Without --source the sentences are those of the built-in corpus.
 
 `--shape` makes a model with random weights. Such a model does not end its outputs sensibly, so all
-programs make each output `--length` tokens long. `--model` takes a trained model, which ends its
-outputs itself; with `--target` the table shows their BLEU.
+programs make each output `--length` tokens long. regard then makes single steps, because the length
+is forced between two steps. `--model` takes a trained model, which ends its outputs itself; with
+`--target` the table shows their BLEU.
 
 "x bf16" is how many times faster regard in bf16 is than the program. "as fp32" is the share of
 outputs whose text is that of regard in fp32. The other programs sometimes prefer another output,
