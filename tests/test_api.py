@@ -1,6 +1,7 @@
 """The product from Python: what the commands do, silently, with exceptions for refusals."""
 
 import os
+import pickle
 import signal
 import threading
 from pathlib import Path
@@ -131,8 +132,11 @@ def test_text_is_parsed_with_the_words_of_the_treebank() -> None:
 
 def test_text_without_the_extra_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "nltk.tokenize", None)
-    with pytest.raises(MissingExtra, match="parse"):
+    with pytest.raises(MissingExtra, match="parse") as raised:
         regard.parse("nowhere", ["The dog barks."])
+    in_another_process = pickle.loads(pickle.dumps(raised.value))
+    assert type(in_another_process) is MissingExtra
+    assert str(in_another_process) == str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -83,3 +83,8 @@ class MissingExtra(RegardError):
 
     def __init__(self, feature: str, extra: str):
         super().__init__(f"{feature} needs an extra: pip install 'regard[{extra}]'")
+        self._made_of = feature, extra
+
+    def __reduce__(self) -> tuple["type[MissingExtra]", tuple[str, str]]:
+        """Let another process raise the error again: pickle calls the class with these."""
+        return type(self), self._made_of

@@ -34,7 +34,7 @@ def test_options_that_do_not_go_together(world: World) -> None:
     assert refused("score", text, "--source", text, "--reference", text) == both
     longer = world.write("b", "one\ntwo\n")
     said = refused("score", text, "--model", world.made / "model", "--source", longer)
-    assert said.startswith(f"{text}: has 1 lines for the 2 of {longer}: give one line for each")
+    assert said.startswith(f"{text}: has 1 line for the 2 of {longer}: give one line for each")
 
 
 def test_standard_input_is_named_so(world: World) -> None:
@@ -44,7 +44,7 @@ def test_standard_input_is_named_so(world: World) -> None:
         "standard input: is empty: there is nothing to score"
     )
     assert refused("score", "-", "-r", text, stdin=b"1\n2\n").startswith(
-        f"{text}: has 1 lines for the 2 of standard input: "
+        f"{text}: has 1 line for the 2 of standard input: "
     )
     long = ("the dog " * 50).encode()
     assert refused("score", "-", *model, text, stdin=long).startswith("standard input:1: ")
@@ -69,4 +69,4 @@ def test_two_systems_are_compared(world: World) -> None:
     low, high = first["interval"]
     assert shown[1] == f"  {first['score']:6.2f}  [{low:.2f}, {high:.2f}]  {good}"
     short = world.write("short", "one\n")
-    assert "has 1 lines for the 30" in refused("score", good, "-r", reference, "--against", short)
+    assert "has 1 line for the 30" in refused("score", good, "-r", reference, "--against", short)

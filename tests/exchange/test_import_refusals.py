@@ -209,6 +209,8 @@ HUGGING_FACE: dict[str, tuple[Spoil, str]] = {
     "two words are forbidden": (generation(bad_words_ids=[[5, 6]]), "one id each"),
     "n-grams": (generation(no_repeat_ngram_size=3), "no_repeat_ngram_size is 3"),
     "samples": (generation(do_sample=True), "do_sample is True"),
+    "forces": (generation(force_words_ids=[[5]]), "force_words_ids is [[5]]"),
+    "stops": (generation(stop_strings=["."]), "stop_strings is ['.']"),
     "stops early": (generation(early_stopping=True), "early_stopping is True"),
     "repetition": (generation(repetition_penalty=1.2), "repetition_penalty is 1.2"),
     "older settings": (

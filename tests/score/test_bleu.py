@@ -179,7 +179,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("hypothesis", "reference", "sentence"),
         [
-            ("hyp", "short", "short: has 1 lines for the 2 of"),
+            ("hyp", "short", "short: has 1 line for the 2 of"),
             ("short", "hyp", "hyp: has 2 lines for the 1 of"),
             ("empty", "ref", "empty: is empty"),
             ("hyp", "empty", "empty: is empty"),

@@ -294,9 +294,10 @@ def _aligned(*paths: Path) -> list[list[str]]:
         if not lines:
             raise DataError("is empty: there is nothing to score", name)
         if len(lines) != len(texts[0]):
+            has = f"has {len(lines)} line{'s' * (len(lines) != 1)}"
             raise DataError(
-                f"has {len(lines)} lines for the {len(texts[0])} of {names[0]}: give one line for "
-                "each, in the same order",
+                f"{has} for the {len(texts[0])} of {names[0]}: give one line for each, in the same "
+                "order",
                 name,
             )
     return texts

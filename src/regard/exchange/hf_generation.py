@@ -12,6 +12,7 @@ from regard.recipe import MOST_STEPPED, WIDEST_BEAM
 
 _ONLY: dict[str, tuple[Any, ...]] = {
     "begin_suppress_tokens": ([], None),
+    "constraints": (None,),
     "diversity_penalty": (0.0,),
     "do_sample": (False,),
     "early_stopping": (False,),
@@ -19,8 +20,10 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "encoder_repetition_penalty": (1.0,),
     "exponential_decay_length_penalty": (None,),
     "forced_bos_token_id": (None,),
+    "force_words_ids": (None,),
     "forced_decoder_ids": (None,),
     "guidance_scale": (None, 1.0),
+    "max_time": (None,),
     "min_length": (0,),
     "min_new_tokens": (0,),
     "no_repeat_ngram_size": (0,),
@@ -28,6 +31,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "penalty_alpha": (None, 0.0),
     "repetition_penalty": (1.0,),
     "sequence_bias": (None,),
+    "stop_strings": (None,),
 }
 """Keys of a generation config that can change outputs, and the values that change nothing."""
 SPECIAL_IDS = "eos_token_id", "pad_token_id", "decoder_start_token_id"
