@@ -1,6 +1,7 @@
 """Code that compiled loops share: numbers in fp32 and bf16, the exponential, random bits."""
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from numpy import uint16 as u16
 from numpy import uint32 as u32
 from numpy.typing import NDArray
 
+_log = logging.getLogger("regard.loops")
 Function = TypeVar("Function", bound=Callable[..., object])
 Numbers = NDArray[Any]
 """An array of numbers.
@@ -84,11 +86,20 @@ def _cache() -> Iterator[None]:
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
     config: Any = numba.config
     before = config.CACHE_DIR  # the value of NUMBA_CACHE_DIR
-    config.CACHE_DIR = str(Path(before or own) / f"loops-{_version()}")
+    folder = Path(before or own) / f"loops-{_version()}"
+    if not folder.exists():
+        _say_once()
+    config.CACHE_DIR = str(folder)
     try:
         yield
     finally:
         config.CACHE_DIR = before
+
+
+@cache
+def _say_once() -> None:
+    """Tell the user why a command takes longer the first time."""
+    _log.warning("compiling loops for this machine: the first time, this takes up to a minute")
 
 
 def within(function: Function) -> Function:
