@@ -43,6 +43,14 @@ def test_the_page_has_the_kept_figures_of_each_warm_up() -> None:
         assert f"{settings} {run['perplexity']:.2f} | {run['bleu']:.1f} |" in page
 
 
+def test_the_page_has_the_kept_figures_of_other_rates_of_base() -> None:
+    page = " ".join((FOLDER / "README.md").read_text("utf-8").split())
+    twice, half = kept("small-base-rates.json")["runs"]
+    assert (twice["rate"], half["rate"]) == (2, 0.5)
+    bleu = f"BLEU of {twice['bleu']:.1f}, with half of it {half['bleu']:.1f}"
+    assert f"with twice the rate it had a {bleu}" in page
+
+
 @pytest.mark.parametrize("language", ["", ".ko"])
 @pytest.mark.parametrize(
     ("page", "table"), [("results", "table3"), ("results-small", "small-table3")]

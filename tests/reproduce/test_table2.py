@@ -94,16 +94,16 @@ def test_the_best_recipe_that_is_tried_translates_and_later_seeds_train_it(tmp_p
     assert state_of_family(study) == "translating"
     best = Recipe.read(study.out / "runs" / f"{row}-chosen-2" / "recipe.toml")
     assert best == recipes[runs[3]].but(seed=2)
-    found = do_all([tasks[f"unseen-best-{row}", seed] for seed in study.seeds], study.out)
+    found = do_all([tasks[f"unseen-chosen-{row}", seed] for seed in study.seeds], study.out)
     sources, references = TINY.unseen(study.out)
     for seed, run in ((1, f"{runs[3]}-1"), (2, f"{row}-chosen-2")):
         translated = load(study.out / "runs" / run).translate(sources)
-        one = found[f"unseen-best-{row}", seed]
+        one = found[f"unseen-chosen-{row}", seed]
         assert one["bleu_13a"] == bleu(translated, [references])
         assert one["bleu_paper"] >= 0
     [table] = write_tables(study, [TABLE_2_EXPERIMENT])
     first, second = (table.values["rows"][row][seed] for seed in ("1", "2"))
-    assert first["unseen"] == found[f"unseen-best-{row}", 1]
+    assert first["unseen"] == found[f"unseen-chosen-{row}", 1]
     assert first["trained"] == first["tried"][runs[3]] != first["tried"][row]
     assert second["trained"] == second["tried"][f"{row}-chosen"]
     assert min(one["trained"]["counted_flop"] for one in (first, second)) > 0

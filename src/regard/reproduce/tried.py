@@ -47,7 +47,7 @@ class TriedRow:
     @property
     def test(self) -> str:
         """The name of the part that translates unseen sentences with this row."""
-        return f"unseen-best-{self.name}" if len(self.tried) > 1 else f"unseen-{self.name}"
+        return f"unseen-chosen-{self.name}" if len(self.tried) > 1 else f"unseen-{self.name}"
 
     def runs(self, seed: int) -> tuple[str, ...]:
         """The names of the runs with this seed."""
