@@ -87,7 +87,7 @@ def _cache() -> Iterator[None]:
     config: Any = numba.config
     before = config.CACHE_DIR  # the value of NUMBA_CACHE_DIR
     folder = Path(before or own) / f"loops-{_version()}"
-    if not folder.exists():
+    if not os.access(folder, os.R_OK):  # unlike Path.exists, it does not raise
         _say_once()
     config.CACHE_DIR = str(folder)
     try:
