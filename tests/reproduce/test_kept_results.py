@@ -49,6 +49,7 @@ def test_the_page_has_the_kept_figures_of_other_rates_of_base() -> None:
     assert (twice["rate"], half["rate"]) == (2, 0.5)
     bleu = f"BLEU of {twice['bleu']:.1f}, with half of it {half['bleu']:.1f}"
     assert f"with twice the rate it had a {bleu}" in page
+    assert f"{twice['unseen_bleu']:.1f} and {half['unseen_bleu']:.1f} on unseen text" in page
 
 
 @pytest.mark.parametrize("language", ["", ".ko"])
@@ -78,12 +79,12 @@ def test_the_report_has_the_kept_figures_of_each_family(
         assert f"{bleu:.2f}" in report
 
 
-def test_the_page_has_the_kept_figures_of_each_learning_rate() -> None:
+def test_the_page_has_the_kept_figures_of_each_recipe_that_was_tried() -> None:
     page = (FOLDER / "README.md").read_text("utf-8")
     for row, seeds in kept("small-table2.json")["rows"].items():
         one = seeds["1"]
         cells = [f"{tried['bleu']:.1f}" for tried in one["tried"].values()]
-        cells += ["–"] * (3 - len(cells))
+        cells += ["–"] * (5 - len(cells))
         trained, unseen = one["trained"], one["unseen"]
         cells += [f"{trained['perplexity']:.2f}", f"{unseen['bleu_13a']:.1f}"]
         cells.append(f"{trained['counted_flop'] / 1e13:.1f}")
