@@ -105,7 +105,7 @@ def test_in_8_bits_weights_are_rounded_and_states_are_not(monkeypatch: pytest.Mo
 def test_steps_of_a_granule_are_those_that_are_made_one_by_one(
     sizes: dict[str, Any], beam: int, finish: Any
 ) -> None:
-    """5 batches of 7 sentences, with short and long limits; a likely token is </s>."""
+    """5 batches of 7 sentences, with short and long limits; a likely token serves as </s>."""
     skip_without(INT8)
     draw = random.Random(f"{sizes} {beam} {finish}")
     model = laid_out(sizes, "int8")

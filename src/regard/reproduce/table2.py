@@ -119,10 +119,10 @@ def translate_unseen(
 ) -> Measured | None:
     """Translate unseen sentences with the average of a row's last checkpoints (§6.1).
 
-    Of several runs with a seed, the one with the highest BLEU of the development set translates.
-    `members` are the seeds of the models that translate together: base models for an ensemble, one
-    model for any other row. Returns BLEU by sacreBLEU (13a) and by the paper's script, both 0 if a
-    training diverged; None if a model is not trained yet.
+    If the row has several runs with a seed, the run with the highest BLEU on the development set
+    translates. `members` are the seeds of the models that translate together: base models for an
+    ensemble, one model for any other row. Returns BLEU by sacreBLEU (13a) and by the paper's
+    script, both 0 if a training diverged; None if a model is not trained yet.
     """
     runs = []
     for seed in members:

@@ -35,7 +35,11 @@ class TriedRow:
 
     @property
     def recipes(self) -> dict[str, Recipe]:
-        """A recipe of each run by name; the chosen run has the size of the first recipe."""
+        """The recipe of each run by name.
+
+        Which recipe the chosen run has is not known before all are tried. The first recipe stands
+        for it: all of them have the same size and the same number of steps.
+        """
         chosen = {self.chosen: self.recipe} if len(self.tried) > 1 else {}
         return {**self.tried, **chosen}
 
@@ -51,8 +55,8 @@ class TriedRow:
 
     def runs(self, seed: int) -> tuple[str, ...]:
         """The names of the runs with this seed."""
-        several = len(self.tried) > 1 and seed != self.first
-        return (self.chosen,) if several else tuple(self.tried)
+        chosen = len(self.tried) > 1 and seed != self.first
+        return (self.chosen,) if chosen else tuple(self.tried)
 
     def figures(self, numbers: Figures, seed: int) -> dict[str, Measured | None]:
         """The figures of each run with this seed; None for a run that is not finished."""

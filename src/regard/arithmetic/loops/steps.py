@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.arithmetic.loops.few_rows import decode_layers, project
+from regard.arithmetic.loops.few_rows import decode_layers, embed, project
 from regard.arithmetic.loops.numbers import Numbers, loop_for, within
 from regard.arithmetic.loops.search import (
     HYPOTHESES,
@@ -32,20 +32,15 @@ def _unwritten(like: Any, places: int) -> Any:
 
 
 @within
-def _embedded(
-    live: Any, length: int, pad: int, embedding: Numbers, scale: float, position: Numbers
-) -> Numbers:
-    """The embedding of the last token of each live hypothesis, or of `pad` in an empty place."""
+def _last_tokens(live: Any, length: int, pad: int) -> Numbers:
+    """The last token of each live hypothesis, which is at `length`; `pad` for an empty place."""
     sentences, beams = live[1].shape
-    y = np.empty((sentences * beams, len(position)), np.float32)
+    tokens = np.empty(sentences * beams, np.int64)
     for s in range(sentences):
         for beam in range(beams):
             empty = live[2][s, beam] == -np.inf
-            of_token = embedding[pad if empty else live[0][s, beam, length]]
-            row = y[s * beams + beam]
-            for j in range(len(position)):
-                row[j] = of_token[j] * scale + position[j]
-    return y
+            tokens[s * beams + beam] = pad if empty else live[0][s, beam, length]
+    return tokens
 
 
 @within
@@ -144,7 +139,8 @@ def make_steps(
     stored, slots = past
     for step in range(steps):
         ancestry = _with_new_slots(ancestry, live[1], slots + step * rows)
-        y = _embedded(live, length, pad, matrix, scale, positions[step])
+        y = np.empty((rows, matrix.shape[1]), np.float32)
+        embed(_last_tokens(live, length, pad), matrix, scale, positions[step], y)
         _decode_layers(y, weights, numbers, sizes, eps, stored, ancestry, memory, sources)
         logits = np.empty((1, rows, len(matrix)), np.float32)
         _project(y, output[0], output[1], logits)
