@@ -26,6 +26,7 @@ from regard.arithmetic.choose import (
     with_loops,
 )
 from regard.arithmetic.exact import WIDTH
+from regard.arithmetic.layouts import few_rows_limits
 from regard.data.rows import Rows, one_per_row
 from regard.encoder_decoder import EncoderDecoder
 from regard.equations import Arithmetic
@@ -62,9 +63,8 @@ FEW_FROM = 4096
 """Once this many source tokens have been decoded, batches of few rows are decoded by `FewRows`, but
 only if `exact` is False. The loops of `FewRows` take 0.3 s to load and, the first time on a
 machine, 15 to 25 s to compile. A server uses them from the start."""
-FEW = 2 * 10**8
-"""A batch has few rows if its number of rows, times the number of weights that a step multiplies
-by, is at most this number."""
+FEW_TOKENS = 512
+"""A batch for `FewRows` has at most this many source tokens, if the beam is 4."""
 COPY_BYTES = 2**30
 """Free memory, in bytes, that must be there for each copy; a copy with the paper's base model takes
 0.4 to 0.7 GB."""
@@ -133,6 +133,8 @@ class _Division(NamedTuple):
     """The division of batches among copies of this process or, if `copies` is 0, among threads."""
 
     batches: list[list[int]]
+    few: list[FewRows]
+    """What does the steps of each member of the model, if batches have few rows; else []."""
     loops: bool
     """Whether equations are computed by compiled loops (see `LOOPS_FROM`)."""
     copies: int
@@ -189,8 +191,7 @@ class Decoding:
         with ExitStack() as stack:
             for member in self.model.members if division.loops else ():
                 stack.enter_context(member.computing_by(with_loops(member.by)))
-            few = self._few(max(map(len, division.batches), default=0))
-            for member, few_rows in zip(self.model.members, few, strict=bool(few)):
+            for member, few_rows in zip(self.model.members, division.few, strict=False):
                 stack.enter_context(member.stepping_by(few_rows))
             decoded = division.run(partial(self._search, sources, search))
             for batch, best_of_each in zip(division.batches, decoded, strict=True):
@@ -205,37 +206,47 @@ class Decoding:
             made = [for_few_rows(member) for member in self.model.members]
             self._few_rows = [] if None in made else made
 
-    def _few(self, sentences: int) -> list[FewRows]:
-        """The `FewRows` of all members, or [] if batches of so many sentences do not use them."""
-        rows = sentences * self.recipe.beam
+    def _few(self, sources: Sequence[Sequence[int]]) -> tuple[list[FewRows], list[list[int]]]:
+        """The `FewRows` of all members, and batches for them; [] and [] if modules are faster."""
+        threads = torch.get_num_threads()
+        limits = [few_rows_limits(member.by, threads) for member in self.model.members]
+        least, products = max(one.tokens for one in limits), min(one.products for one in limits)
+        batches = self._batches(sources, least, FEW_TOKENS, threads)
+        rows = max(map(len, batches), default=0) * self.recipe.beam
         outputs = (member.output_matrix.weight.numel() for member in self.model.members)
-        if self._tokens >= FEW_FROM and rows * max(outputs) <= FEW:
+        if self._tokens >= FEW_FROM and rows * max(outputs) <= products:
             self.prepare_few_rows()
         few = self._few_rows or []
-        return few if all(rows * one.weights <= FEW for one in few) else []
+        return (few, batches) if all(rows * one.weights <= products for one in few) else ([], [])
 
     def _division(self, sources: Sequence[Sequence[int]], *, may_copy: bool) -> _Division:
         by, threads, tokens = self.model.by, torch.get_num_threads(), sum(map(len, sources))
         workers = _workers() if by.side_by_side else 1
         may_copy = may_copy and self._can_copy(tokens)
-        batches = self._batches(sources, threads if may_copy else workers)
+        few, batches = self._few(sources)
+        if few:
+            workers = threads  # a loop runs on one core
+        else:
+            sizes = SMALL_BATCH, by.batch_tokens
+            batches = self._batches(sources, *sizes, threads if may_copy else workers)
         copies = _useful_copies(len(batches)) if may_copy else 0
         one_core = copies or threads // max(1, min(workers, len(batches))) == 1
         loops = bool(one_core) and self.exact is False and tokens >= LOOPS_FROM
         if by.side_by_side and self.one_by_one:
-            return _Division(batches, loops, copies, threads, share=1)
-        return _Division(batches, loops, copies, workers, share=None)
+            return _Division(batches, few, loops, copies, threads, share=1)
+        return _Division(batches, few, loops, copies, workers, share=None)
 
     def _can_copy(self, tokens: int) -> bool:
         """Whether copies of this process may be used to decode this many source tokens."""
         pays = self.model.by.side_by_side and tokens >= COPIES_FROM
         return pays and self.may_be_copied and can_be_copied()
 
-    def _batches(self, sources: Sequence[Sequence[int]], workers: int) -> list[list[int]]:
+    def _batches(
+        self, sources: Sequence[Sequence[int]], least: int, most: int, workers: int
+    ) -> list[list[int]]:
         if self.one_by_one:
             return [[i] for i in range(len(sources))]
-        slots = self.model.by.batch_tokens * 4 // max(4, self.recipe.beam)
-        return list(by_length(sources, slots, workers))
+        return list(by_length(sources, most * 4 // max(4, self.recipe.beam), workers, least))
 
     def _search(self, sources: Sequence[Sequence[int]], search: Search, batch: list[int]) -> Found:
         """The hypotheses for a batch of the sources.
@@ -296,17 +307,19 @@ def _by_copies(
         yield from copies
 
 
-def by_length(sources: Sequence[Sequence[int]], slots: int, workers: int) -> Iterator[list[int]]:
+def by_length(
+    sources: Sequence[Sequence[int]], slots: int, workers: int, least: int = SMALL_BATCH
+) -> Iterator[list[int]]:
     """Divide sentences into batches of at most `slots` tokens, the longest sentences first.
 
     Padding counts as tokens. A sentence of more than `slots` tokens is a batch of its own. Yields
     the batches as lists of indices into `sources`. To give all workers about equally much to
-    decode, the limit is lowered, but not to less than `SMALL_BATCH`.
+    decode, the limit is lowered, but not to less than `least`.
     """
     total = sum(map(len, sources))
     rounds = -(-total // (slots * workers))
     even = total // max(1, rounds * workers) * 21 // 20  # 5 % more, as room for padding
-    slots = min(slots, max(SMALL_BATCH, even))
+    slots = min(slots, max(least, even))
     batch: list[int] = []
     width = 0
     for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):

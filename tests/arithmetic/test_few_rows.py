@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import regard.decoding
 from arithmetic.cases import INT8, NUMBA, ONEDNN, ONEDNN_BF16, skip_without
 from regard.arithmetic.choose import for_decoding, for_few_rows
-from regard.arithmetic.layouts import PackedLinear, largest_weight
+from regard.arithmetic.layouts import FewRowsLimits
 from regard.data.rows import one_per_row
 from regard.ensemble import Ensemble
 from regard.families.choose import new_model
@@ -42,7 +41,7 @@ VOCABULARY = 37
 
 def laid_out(sizes: dict[str, Any], precision: str = "fp32", *, exact: bool = False) -> Any:
     """A model of random weights, laid out for decoding."""
-    skip_without(NUMBA, ONEDNN, *[ONEDNN_BF16] * (precision == "bf16"))
+    skip_without(NUMBA, ONEDNN, *{"bf16": [ONEDNN_BF16], "int8": [INT8]}.get(precision, []))
     torch.manual_seed(5)
     model: Any = new_model(Recipe().but(**sizes).model, VOCABULARY).eval()
     for parameter in model.parameters():
@@ -53,7 +52,7 @@ def laid_out(sizes: dict[str, Any], precision: str = "fp32", *, exact: bool = Fa
     return model
 
 
-@pytest.mark.parametrize(("precision", "near"), [("fp32", 1e-5), ("bf16", 0.1)])
+@pytest.mark.parametrize(("precision", "near"), [("fp32", 1e-5), ("bf16", 0.1), ("int8", 0.2)])
 @pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: "-".join(map(str, sizes.values())))
 @torch.inference_mode()
 def test_logits_are_those_of_the_modules(
@@ -76,27 +75,6 @@ def test_logits_are_those_of_the_modules(
             [[s * beams + generator.randrange(beams) for _ in "1234"] for s in stay]
         )
         beams = 4
-
-
-def rounded(weight: Tensor) -> Tensor:
-    """A weight whose rows are rounded to 8 bits."""
-    scale = weight.abs().amax(1, keepdim=True) / largest_weight() + 1e-30
-    return (weight / scale).round() * scale
-
-
-@torch.inference_mode()
-def test_in_8_bits_weights_are_rounded_and_states_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_without(INT8)
-    few = for_few_rows(laid_out(SIZES[4], "int8"))
-    with monkeypatch.context() as patched:
-        init = PackedLinear.__init__
-        patched.setattr(PackedLinear, "__init__", lambda self, w, b: init(self, rounded(w), b))
-        plain = laid_out(SIZES[4])
-    assert few is not None
-    source, tokens = one_per_row([[5, 6, 7, 8, 9, 2]]), torch.tensor([11])
-    logits, _ = plain.step(tokens, plain.start(source))
-    found, _ = few.step(tokens, few.start(source))
-    torch.testing.assert_close(found, logits, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("finish", ["candidates", "beam"])
@@ -257,7 +235,7 @@ def test_the_modules_decode_until_loops_pay_and_where_rows_are_many(
     translator.translate(LINES[:3])
     assert steps
     steps.clear()
-    monkeypatch.setattr(regard.decoding, "FEW", 1)
+    monkeypatch.setattr(regard.decoding, "few_rows_limits", lambda *_: FewRowsLimits(512, 1))
     translator.translate(LINES[:3])
     assert not steps
     monkeypatch.setattr(regard.decoding, "for_few_rows", None)  # it would take time and memory

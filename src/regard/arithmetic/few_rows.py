@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from regard.arithmetic.layouts import Int8Linear, LaidOut
 from regard.arithmetic.loops import few_rows as loops
+from regard.arithmetic.loops import vnni
 from regard.arithmetic.one_core import OneCoreInference, array, arrays
 from regard.granules import ONE_STEP, Granule, Value
 from regard.hypotheses import Hypotheses
@@ -122,7 +123,12 @@ class FewRows:
         self._encode_layers = loops.encode_layers(weights)
         self._decode_layers = loops.decode_layers(weights)
         self._project = loops.project(weights)
-        self.weights = len(self._of_decoder[0]) + model.output_matrix.weight.numel()
+        self.weights = model.output_matrix.weight.numel() + sum(
+            layer.in_features * layer.out_features
+            for part in _matrices(model.decoder)
+            if not isinstance(part, nn.LayerNorm)
+            for layer in cast(tuple[nn.Linear, ...], part)
+        )
         """The number of weights that a step multiplies by."""
 
     def start(self, source: Any) -> FewState:
@@ -205,7 +211,7 @@ class FewRows:
 def compile_loops() -> None:
     """Compile all loops, for weights of all types, so that no later command has to."""
     import_module("regard.arithmetic.loops.steps")
-    for weights in "float32", "uint16", "int8":
+    for weights in "float32", "uint16", vnni.ROUNDED:
         for loop in loops.encode_layers, loops.decode_layers, loops.project:
             loop(weights)
 
@@ -264,12 +270,13 @@ def _in_order(
     products: LaidOut, parts: Iterable[_Part]
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """Two flat arrays: all matrices, each [inputs, outputs]; and all scales, biases and norms."""
-    weights, numbers = list[Tensor](), list[Tensor]()
+    weights, numbers = list[NDArray[Any]](), list[Tensor]()
     for part in parts:
         if isinstance(part, nn.LayerNorm):
             numbers += [part.weight.detach(), part.bias.detach()]
         else:
             weight, scale, bias = products.dense(part)
-            weights.append(weight.flatten())
+            packs = weight.dtype == torch.int8 and vnni.ROUNDED == "int32"
+            weights.append(vnni.pack(array(weight)) if packs else array(weight.flatten()))
             numbers += [scale, bias]
-    return array(torch.cat(weights)), array(torch.cat([each.float() for each in numbers]))
+    return np.concatenate(weights), array(torch.cat([each.float() for each in numbers]))

@@ -15,8 +15,9 @@ from regard.arithmetic.loops.search import (
     copy_hypothesis,
     rank_continuations,
 )
+from regard.arithmetic.loops.vnni import ROUNDED
 
-_decode_layers, _project = decode_layers("int8"), project("int8")
+_decode_layers, _project = decode_layers(ROUNDED), project(ROUNDED)
 
 
 @within
@@ -103,7 +104,8 @@ def _end(live: Any, going: Numbers) -> bool:
     f"({HYPOTHESES}, {HYPOTHESES}, {HYPOTHESES}, boolean[::1], int64[::1], int64, int64, "
     "Tuple((int64, int64, int64, boolean, float32[::1], int64[::1])), "
     "Tuple((float32[:, ::1], float32, float32[:, ::1])), "
-    "Tuple((int8[::1], float32[::1], int64[::1], float32)), Tuple((int8[::1], float32[::1])), "
+    f"Tuple(({ROUNDED}[::1], float32[::1], int64[::1], float32)), "
+    f"Tuple(({ROUNDED}[::1], float32[::1])), "
     "Tuple((float32[:, :, ::1], int64)), int64[:, ::1], float32[:, :, ::1], int64[:, ::1])"
 )
 def make_steps(

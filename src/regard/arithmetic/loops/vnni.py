@@ -1,0 +1,164 @@
+"""Products of matrices of 8-bit integers, by the VNNI instruction of x86 processors, for loops.
+
+The instruction has a vector of sums in int32. To each sum it adds four products of an unsigned and
+a signed 8-bit integer. Numba has no such instruction, so this module defines a type for a vector of
+sums, and functions of a loop that make the instruction. A processor without it multiplies in fp32.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.registry import cpu_target
+from numba.extending import models, register_model
+from numpy.typing import NDArray
+
+from regard.arithmetic.loops.numbers import Numbers, within
+
+_FEATURES = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
+"""What the processor can do, for which Numba compiles: "+avx512vnni" and others."""
+_HAS = {"+avx512vnni": 16, "+avxvnni": 8}
+_LANES = next((lanes for feature, lanes in _HAS.items() if feature in _FEATURES), 0)
+"""The number of sums in a vector; 0 for a processor without the instruction."""
+ROUNDED = "int32" if _LANES else "int8"
+"""The type of a matrix of 8-bit weights: "int32" if it is the result of `pack`."""
+_BLOCK = 2 * _LANES
+"""The number of outputs in a block. For each row of x, a block has two vectors of sums."""
+_ROWS = 4
+"""The number of rows of x that are multiplied with a block of weights together."""
+
+_intrinsic: Callable[..., Any] = numba.extending.intrinsic
+_INT = ir.IntType(32)
+_VECTOR = ir.VectorType(_INT, _LANES or 1)
+
+
+def pack(weight: NDArray[np.int8]) -> NDArray[np.int32]:
+    """Arrange a matrix, [inputs, outputs], for `multiply`: four inputs are one number of 32 bits.
+
+    Inputs and outputs are padded with zeros to groups of four and to whole blocks. Blocks of
+    outputs follow one another; each has its groups of inputs, one after another. Before them stand
+    the numbers at which the sums of the block start: the states are unsigned, 128 too large, and
+    each sum starts at -128 times the sum of its weights.
+    """
+    inputs, outputs = weight.shape
+    groups, blocks = -(-inputs // 4), -(-outputs // _BLOCK)
+    padded = np.zeros((4 * groups, blocks * _BLOCK), np.int8)
+    padded[:inputs, :outputs] = weight
+    fours = padded.reshape(groups, 4, blocks, _BLOCK).transpose(2, 0, 3, 1)
+    numbers = np.ascontiguousarray(fours).view(np.int32)[..., 0]
+    starts = (-128 * padded.sum(0, dtype=np.int32)).reshape(blocks, 1, _BLOCK)
+    return np.concatenate([starts, numbers], axis=1).ravel()
+
+
+@within
+def packed_size(inputs: int, outputs: int) -> int:
+    """The number of elements of a packed matrix."""
+    return (1 + (inputs + 3) // 4) * ((outputs + _BLOCK - 1) // _BLOCK) * _BLOCK
+
+
+@within
+def multiply(x: Numbers, weights: Numbers, outputs: int) -> Numbers:
+    """x W^T, where x and W have 8 bits and the sums are exact, in int32: [rows, outputs or more].
+
+    `x` is a matrix of unsigned integers, 128 larger than the numbers that they stand for: [rows,
+    inputs]. Its numbers of rows and of inputs are multiples of 4. `weights` begins with a packed
+    matrix. What stands behind the outputs, up to a whole block, has no meaning.
+    """
+    blocks, fours = (outputs + _BLOCK - 1) // _BLOCK, x.view(np.int32)
+    size = (1 + fours.shape[1]) * _BLOCK
+    y = np.empty((len(x), blocks * _BLOCK), np.int32)
+    for block in range(blocks):
+        of_block = weights[block * size : (block + 1) * size]
+        for row in range(0, len(x), _ROWS):  # the block stays in the cache for all rows
+            _four_rows(fours[row : row + _ROWS], of_block, y[row : row + _ROWS], block * _BLOCK)
+    return y
+
+
+@within
+def _four_rows(x: Numbers, weights: Numbers, y: Numbers, j: int) -> None:
+    """Write the sums of four rows and one block to y, from its column j on.
+
+    Each element of `x` and of `weights` holds four inputs.
+    """
+    x0, x1, x2, x3 = x[0], x[1], x[2], x[3]
+    a0, b0 = _load(weights, 0), _load(weights, _LANES)
+    a1, a2, a3, b1, b2, b3 = a0, a0, a0, b0, b0, b0
+    for k in range(len(x0)):
+        place = (k + 1) * _BLOCK
+        u, v = _load(weights, place), _load(weights, place + _LANES)
+        a0, b0 = _add(a0, x0[k], u), _add(b0, x0[k], v)
+        a1, b1 = _add(a1, x1[k], u), _add(b1, x1[k], v)
+        a2, b2 = _add(a2, x2[k], u), _add(b2, x2[k], v)
+        a3, b3 = _add(a3, x3[k], u), _add(b3, x3[k], v)
+    _store(y[0], j, a0, b0)
+    _store(y[1], j, a1, b1)
+    _store(y[2], j, a2, b2)
+    _store(y[3], j, a3, b3)
+
+
+class _Sums(types.Type):
+    """The type, in a loop, of a vector of `_LANES` integers of 32 bits."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Sums")
+
+
+@register_model(_Sums)
+class _SumsModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, sums: Any):
+        super().__init__(manager, sums, _VECTOR)
+
+
+_SUMS = _Sums()
+
+
+@_intrinsic
+def _load(typing: Any, array: Any, place: Any) -> Any:
+    """The elements of an array of int32 from `place` on, as a vector."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        load = builder.load(_address(context, builder, signature.args[0], *given))
+        load.align = 4
+        return load
+
+    return _SUMS(array, types.intp), generate
+
+
+@_intrinsic
+def _store(typing: Any, array: Any, place: Any, first: Any, second: Any) -> Any:
+    """Write two vectors to the elements of an array of int32, from `place` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        array, place, *vectors = given
+        for vector in vectors:
+            address = _address(context, builder, signature.args[0], array, place)
+            builder.store(vector, address).align = 4
+            place = builder.add(place, ir.Constant(place.type, _LANES))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, _SUMS, _SUMS), generate
+
+
+@_intrinsic
+def _add(typing: Any, sums: Any, four: Any, weights: Any) -> Any:
+    """The sums, to each of which the products of `four` and its own four weights are added."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        sums, four, weights = given
+        some = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), four, _INT(0))
+        alike = builder.shuffle_vector(some, some, ir.Constant(_VECTOR, [0] * _LANES))
+        name = f"llvm.x86.avx512.vpdpbusd.{32 * _LANES}"
+        kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.call(function, [sums, alike, weights])
+
+    return _SUMS(_SUMS, types.int32, _SUMS), generate
+
+
+def _address(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> Any:
+    """The address of a vector that begins at this place of an array."""
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [place]), _VECTOR.as_pointer())

@@ -1,0 +1,64 @@
+"""The products of `FewRows`, with weights of each type, compared with products in fp64."""
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+
+pytest.importorskip("numba")
+from regard.arithmetic.loops import vnni
+from regard.arithmetic.loops.few_rows import project
+
+SIZES = st.integers(1, 70)
+WITH_VNNI = pytest.mark.skipif(vnni.ROUNDED == "int8", reason="this processor has no VNNI")
+KINDS = ["float32", "uint16", "int8", pytest.param("int32", marks=WITH_VNNI)]
+
+
+def weights_of(kind: str, weight: Any) -> tuple[Any, Any]:
+    """The array of a matrix for a loop, and the matrix itself in fp64."""
+    if kind in ("int8", "int32"):
+        rounded = np.clip(np.round(weight * 60), -127, 127).astype(np.int8)
+        array = vnni.pack(rounded) if kind == "int32" else rounded.ravel()
+        return array, rounded.astype(np.float64)
+    if kind == "uint16":
+        bits = weight.view(np.uint32) >> 16
+        return bits.astype(np.uint16).ravel(), (bits << 16).view(np.float32).astype(np.float64)
+    return weight.ravel(), weight.astype(np.float64)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=30)  # the first call compiles
+@given(rows=SIZES, inputs=SIZES, outputs=SIZES, seed=st.integers(0, 2**32 - 1))
+@example(rows=5, inputs=1025, outputs=1, seed=0)
+@example(rows=1, inputs=3, outputs=1025, seed=0)
+def test_a_product_is_that_of_fp64(
+    kind: str, rows: int, inputs: int, outputs: int, seed: int
+) -> None:
+    draw = np.random.default_rng(seed)
+    x = draw.standard_normal((rows, inputs), np.float32)
+    x[draw.integers(rows)] *= draw.choice(np.float32([0, 1e-6, 1e6]))
+    array, weight = weights_of(kind, draw.standard_normal((inputs, outputs), np.float32))
+    scale, bias = draw.standard_normal((2, outputs), np.float32)
+    out = np.empty((1, rows, outputs), np.float32)
+    project(kind)(x, array, np.concatenate([scale, bias]), out)
+    states = rounded(x) if kind == "int32" else x.astype(np.float64)
+    largest = np.abs(states) @ np.abs(weight) * np.abs(scale) + np.abs(bias)
+    assert (np.abs(out[0] - (states @ weight * scale + bias)) <= 1e-5 * largest).all()
+
+
+def rounded(x: Any) -> Any:
+    """States rounded to 8 bits, by fp32: whether a state is a half must not depend on precision."""
+    scale = np.abs(x).max(1, keepdims=True) * np.float32(1 / 127) + np.float32(1e-30)
+    return np.round(x * (1 / scale)).astype(np.float64) * scale
+
+
+@WITH_VNNI
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_sums_of_the_largest_integers_are_exact(sign: int) -> None:
+    """States of 8 bits are multiplied as unsigned integers, up to 255."""
+    x, weight = np.ones((1, 8192), np.float32), np.full((8192, 1), sign * 127, np.int8)
+    out = np.empty((1, 1, 1), np.float32)
+    project("int32")(x, vnni.pack(weight), np.float32([1, 0]), out)
+    assert out.item() == sign * 8192 * 127
