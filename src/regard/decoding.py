@@ -26,7 +26,6 @@ from regard.arithmetic.choose import (
     with_loops,
 )
 from regard.arithmetic.exact import WIDTH
-from regard.arithmetic.layouts import few_rows_limits
 from regard.data.rows import Rows, one_per_row
 from regard.encoder_decoder import EncoderDecoder
 from regard.equations import Arithmetic
@@ -134,7 +133,7 @@ class _Division(NamedTuple):
 
     batches: list[list[int]]
     few: list[FewRows]
-    """What does the steps of each member of the model, if batches have few rows; else []."""
+    """One for each member of the model, if they are faster than the modules; else []."""
     loops: bool
     """Whether equations are computed by compiled loops (see `LOOPS_FROM`)."""
     copies: int
@@ -208,16 +207,17 @@ class Decoding:
 
     def _few(self, sources: Sequence[Sequence[int]]) -> tuple[list[FewRows], list[list[int]]]:
         """The `FewRows` of all members, and batches for them; [] and [] if modules are faster."""
-        threads = torch.get_num_threads()
-        limits = [few_rows_limits(member.by, threads) for member in self.model.members]
-        least, products = max(one.tokens for one in limits), min(one.products for one in limits)
-        batches = self._batches(sources, least, FEW_TOKENS, threads)
+        limits = self.model.by.few_rows
+        if not limits:
+            return [], []
+        batches = self._batches(sources, limits.tokens, FEW_TOKENS, torch.get_num_threads())
         rows = max(map(len, batches), default=0) * self.recipe.beam
         outputs = (member.output_matrix.weight.numel() for member in self.model.members)
-        if self._tokens >= FEW_FROM and rows * max(outputs) <= products:
+        if self._tokens >= FEW_FROM and rows * max(outputs) <= limits.products:
             self.prepare_few_rows()
         few = self._few_rows or []
-        return (few, batches) if all(rows * one.weights <= products for one in few) else ([], [])
+        fits = all(rows * one.weights <= limits.products for one in few)
+        return (few, batches) if fits else ([], [])
 
     def _division(self, sources: Sequence[Sequence[int]], *, may_copy: bool) -> _Division:
         by, threads, tokens = self.model.by, torch.get_num_threads(), sum(map(len, sources))
@@ -246,7 +246,7 @@ class Decoding:
     ) -> list[list[int]]:
         if self.one_by_one:
             return [[i] for i in range(len(sources))]
-        return list(by_length(sources, most * 4 // max(4, self.recipe.beam), workers, least))
+        return by_length(sources, most * 4 // max(4, self.recipe.beam), workers, least)
 
     def _search(self, sources: Sequence[Sequence[int]], search: Search, batch: list[int]) -> Found:
         """The hypotheses for a batch of the sources.
@@ -309,20 +309,27 @@ def _by_copies(
 
 def by_length(
     sources: Sequence[Sequence[int]], slots: int, workers: int, least: int = SMALL_BATCH
-) -> Iterator[list[int]]:
+) -> list[list[int]]:
     """Divide sentences into batches of at most `slots` tokens, the longest sentences first.
 
-    Padding counts as tokens. A sentence of more than `slots` tokens is a batch of its own. Yields
+    Padding counts as tokens. A sentence of more than `slots` tokens is a batch of its own. Returns
     the batches as lists of indices into `sources`. To give all workers about equally much to
     decode, the limit is lowered, but not to less than `least`.
     """
     total = sum(map(len, sources))
-    rounds = -(-total // (slots * workers))
-    even = total // max(1, rounds * workers) * 21 // 20  # 5 % more, as room for padding
-    slots = min(slots, max(least, even))
+    batches = max(1, -(-total // (slots * workers)) * workers)
+    order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+    even = min(slots, max(least, total // batches))
+    while len(found := list(_cut(order, sources, even))) > batches and even < slots:
+        even = min(slots, even * 21 // 20 + 1)  # more room for padding
+    return found
+
+
+def _cut(order: Sequence[int], sources: Sequence[Sequence[int]], slots: int) -> Iterator[list[int]]:
+    """Cut sentences in this order, the longest first, into batches of at most `slots` tokens."""
     batch: list[int] = []
     width = 0
-    for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
+    for i in order:
         width = width or len(sources[i])
         if (len(batch) + 1) * width > slots and batch:
             yield batch

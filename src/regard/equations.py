@@ -148,6 +148,15 @@ class Learned(NamedTuple):
     moments: Moments
 
 
+class FewRowsLimits(NamedTuple):
+    """Which batches are decoded faster by loops over all layers than by the modules of a model."""
+
+    tokens: int
+    """Batches are made smaller, to give more cores some work, down to this many source tokens."""
+    products: int
+    """A step has at most this many products, the number of rows times the number of weights."""
+
+
 class Arithmetic(ABC):
     """An implementation of the paper's equations."""
 
@@ -155,6 +164,8 @@ class Arithmetic(ABC):
     """The most source tokens that decoding puts in one batch, padding included."""
     side_by_side: bool = True
     """Whether decoding computes several batches at the same time, each with some of the cores."""
+    few_rows: FewRowsLimits | None = None
+    """The batches that `arithmetic.few_rows` decodes; None if it decodes none."""
     granule: Granule = ONE_STEP
     """The granule of a search: the steps between two times when the host looks at results."""
 

@@ -10,12 +10,14 @@ import torch
 
 import regard.decoding
 from arithmetic.cases import INT8, NUMBA, ONEDNN, ONEDNN_BF16, skip_without
+from regard.arithmetic import choose
 from regard.arithmetic.choose import for_decoding, for_few_rows
-from regard.arithmetic.layouts import FewRowsLimits
 from regard.data.rows import one_per_row
 from regard.ensemble import Ensemble
+from regard.equations import FewRowsLimits
 from regard.families.choose import new_model
 from regard.granules import ONE_STEP
+from regard.machine.threads import computing_with
 from regard.recipe import Recipe, SearchRecipe
 from regard.run.model_directory import write_model
 from regard.search import search
@@ -235,10 +237,34 @@ def test_the_modules_decode_until_loops_pay_and_where_rows_are_many(
     translator.translate(LINES[:3])
     assert steps
     steps.clear()
-    monkeypatch.setattr(regard.decoding, "few_rows_limits", lambda *_: FewRowsLimits(512, 1))
-    translator.translate(LINES[:3])
+    monkeypatch.setattr(choose, "FEW_ROWS", FewRowsLimits(tokens=512, products=1))
+    translator = load(directory, exact=False)
+    for _ in range(2):
+        translator.translate(LINES[:3])
     assert not steps
     monkeypatch.setattr(regard.decoding, "for_few_rows", None)  # it would take time and memory
-    other = load(directory, exact=False)
+    translator = load(directory, exact=False)
     for _ in range(2):
-        other.translate(LINES[:3])
+        translator.translate(LINES[:3])
+
+
+def test_many_cores_share_few_sentences_in_8_bits(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_without(NUMBA, INT8)
+    translator = load(directory, precision="int8")
+    translator.prepare_few_rows()
+    started, start = [], FewRows.start
+    monkeypatch.setattr(
+        FewRows, "start", lambda few, rows: started.append(len(rows.ids)) or start(few, rows)
+    )
+    limits = FewRowsLimits(tokens=16, products=10**9)
+    monkeypatch.setattr(translator.model.by, "few_rows", limits)
+    with computing_with(2):
+        together = translator.translate(LINES[:8])
+    assert len(started) > 1
+    assert sum(started) == 8
+    started.clear()
+    with computing_with(1):
+        assert translator.translate(LINES[:8]) == together
+    assert started == [8]

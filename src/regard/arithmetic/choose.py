@@ -33,11 +33,18 @@ from regard.arithmetic.cuda import CUDNN, EFFICIENT, Cuda
 from regard.arithmetic.exact import BlockedLinear
 from regard.arithmetic.inference import ExactInference, Inference
 from regard.arithmetic.int8 import Int8Products, has_int8_training
-from regard.arithmetic.layouts import Int8Linear, Joined, LaidOut, PackedLinear, largest_weight
+from regard.arithmetic.layouts import (
+    LARGEST,
+    Int8Linear,
+    Joined,
+    LaidOut,
+    PackedLinear,
+    largest_weight,
+)
 from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.products import OneDnnProducts, Products
 from regard.attention import MultiHeadAttention
-from regard.equations import Arithmetic, Computing
+from regard.equations import Arithmetic, Computing, FewRowsLimits
 from regard.errors import RecipeError
 from regard.layers import AddNorm, Embedding, FeedForward
 from regard.machine.devices import has_bf16
@@ -54,6 +61,11 @@ LARGE = 4 * 10**9
 the two halves would wait for each other's Python code."""
 LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
 """Classes of modules whose equations `FewRows` can compute."""
+FEW_ROWS = FewRowsLimits(tokens=512, products=2 * 10**8)
+"""Measured on two cores; `FewRows` computes a batch on one, and the modules compute it on all."""
+FEW_ROWS_BY_VNNI = FewRowsLimits(tokens=64, products=4 * 10**9)
+"""The limits for weights of 8 bits on an x86 processor with VNNI. `FewRows` needs Python only once
+in eight steps then, so that threads with small batches hardly wait for each other."""
 MANY_WEIGHTS = 2**22
 """In bf16 on a CPU, a model with at least this many weights is updated by a loop, which is then
 faster than PyTorch's Adam."""
@@ -188,7 +200,14 @@ def for_decoding(
     if exact and (sizes := _sizes_to_test(model)):
         return ExactInference(products, torch.float32, sizes)
     int8_beside_bf16 = precision == "int8" and has_bf16(device)
-    return Inference(products, torch.bfloat16 if int8_beside_bf16 else dtype)
+    inference = Inference(products, torch.bfloat16 if int8_beside_bf16 else dtype)
+    inference.few_rows = _few_rows(precision) if exact is False else None
+    return inference
+
+
+def _few_rows(precision: str) -> FewRowsLimits:
+    by_vnni = precision == "int8" and largest_weight() == LARGEST
+    return FEW_ROWS_BY_VNNI if by_vnni else FEW_ROWS
 
 
 def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:

@@ -135,29 +135,6 @@ class LaidOut(Products):
         return self.layouts[embedding,](by, x)
 
 
-class FewRowsLimits(NamedTuple):
-    """Which batches `FewRows` decodes faster than the modules."""
-
-    tokens: int
-    """Batches are made smaller, to give more cores some work, down to this many source tokens."""
-    products: int
-    """A step has at most this many products, the number of rows times the number of weights."""
-
-
-def few_rows_limits(by: Any, cores: int) -> FewRowsLimits:
-    """The limits for a model that computes by this arithmetic; they were measured on two cores.
-
-    `FewRows` computes a batch on one core, and the modules compute it on all. With weights in 8
-    bits, `FewRows` needs Python only at each eighth step, so that threads hardly wait.
-    """
-    products = getattr(by, "products", None)
-    layouts = products.layouts.values() if isinstance(products, LaidOut) else ()
-    rounded = any(isinstance(layout, Int8Linear) for layout in layouts)
-    if rounded and largest_weight() == LARGEST:  # this processor has VNNI
-        return FewRowsLimits(tokens=64, products=8 * 10**9 // cores)
-    return FewRowsLimits(tokens=512, products=2 * 10**8)
-
-
 class Joined(Products):
     """Linear layers whose weights no longer change; PyTorch computes their products.
 
