@@ -26,6 +26,12 @@ def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--report r.md: --plan makes no table: leave out one of the two" in refused(
         "reproduce", "table3", "--plan", "--report", "r.md", *out
     )
+    assert "unknown row A1: it is one of dilated, recurrent" in refused(
+        "reproduce", "table2", "--rows", "base,A1", *out
+    )
+    assert "--rows A1: it is for table2 and table3: leave it out" in refused(
+        "reproduce", "table1", "--rows", "A1", *out
+    )
     assert not (tmp_path / "x").exists()
 
 

@@ -1,5 +1,6 @@
 """A plan counts what the rows would cost; nothing is trained or written."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -42,13 +43,20 @@ def test_rows_of_several_tables_are_planned_once(tmp_path: Path) -> None:
 def test_only_what_is_trained_is_counted(tmp_path: Path) -> None:
     """Table 2 of one seed trains base twice, for its ensemble; the figures need one model."""
 
-    def trainings(table: str, *seeds: int) -> dict[str, int]:
-        study = Study(scale_named("mini"), tmp_path / "t", seeds)
+    def trainings(table: str, *seeds: int, rows: Iterable[str] = ()) -> dict[str, int]:
+        study = Study(scale_named("mini"), tmp_path / "t", seeds, frozenset(rows))
         return {row.name: row.trainings for row in planned_rows(study, [EXPERIMENTS[table]])}
 
     assert trainings("table2", 1)["base"] == 2
     assert trainings("table2", 1)["big"] == 1
     assert trainings("table2", 1, 2)["base"] == 2
+    assert trainings("table2", 1, rows=["big"]) == {"big": 1}
+    assert trainings("table2", 1, rows=["base"]) == {"base": 2}
+    recurrent = trainings("table2", 1, 2, 3, rows=["recurrent"])
+    assert recurrent.pop("recurrent-chosen") == 2
+    assert len(recurrent) == 5
+    assert set(recurrent.values()) == {1}
+    assert trainings("table3", 1, 2, rows=["A1", "base"]) == {"A1": 2, "base": 2}
     assert trainings("figures", 1, 2, 3) == {"base": 1}
     assert trainings("table4", 1, 2, 3) == {"parser-gold": 3, "parser-semi": 3}
 

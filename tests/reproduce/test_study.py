@@ -98,6 +98,15 @@ def test_seeds_are_columns_and_add_to_those_that_are_there(tmp_path: Path) -> No
         write_tables(longer, [TABLE_3_EXPERIMENT])
 
 
+def test_only_the_named_rows_are_trained(tmp_path: Path) -> None:
+    one = Study(TINY, tmp_path / "t", (1,), frozenset({"base"}))
+    two = Study(TINY, tmp_path / "t", (1, 2), frozenset({"A1"}))
+    [table] = reproduce_tables(one, [TABLE_3_EXPERIMENT])
+    assert {row[0]: row[-1] for row in table.rows} == {"base": "done", "A1": "seed 1: waiting"}
+    [table] = reproduce_tables(two, [TABLE_3_EXPERIMENT])
+    assert {row[0]: row[-1] for row in table.rows} == {"base": "seed 2: waiting", "A1": "done"}
+
+
 @pytest.mark.parametrize("folder", ["corpus", "data", "trees"])
 def test_text_that_no_study_wrote_is_neither_overwritten_nor_used(
     tmp_path: Path, folder: str

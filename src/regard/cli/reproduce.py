@@ -34,6 +34,12 @@ _OutOption = Annotated[
 _SeedsOption = Annotated[
     int | None, typer.Option("--seeds", min=1, max=10, help="How often each row is trained.")
 ]
+_RowsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--rows", help="Train only these rows of table2 and table3, as base,A1; others stay."
+    ),
+]
 _JobsOption = Annotated[
     int,
     typer.Option("--jobs", min=0, help="Processes; 0 is one for each core, or one on a GPU."),
@@ -69,6 +75,7 @@ def reproduce(
     scale: _ScaleOption = "mini",
     out: _OutOption = None,
     seeds: _SeedsOption = None,
+    rows: _RowsOption = None,
     jobs: _JobsOption = 0,
     report: _ReportOption = None,
     minutes: _MinutesOption = None,
@@ -91,11 +98,12 @@ def reproduce(
     - `regard reproduce table3 --scale mini --out runs/tables`
     - `regard reproduce all --scale mini --out runs/tables --seeds 3 --report results.md`
     - `regard reproduce table2 table3 --scale small --minutes 10 --out runs/small`
+    - `regard reproduce table3 --scale mini --out runs/tables --seeds 3 --rows base,A1,C1`
     - `regard reproduce table3 --scale paper --plan --price 20`
     """
     from regard.cli.console import note
     from regard.reproduce.plan import plan_lines
-    from regard.reproduce.registry import experiments_named, scale_named
+    from regard.reproduce.registry import experiments_named, rows_named, scale_named
     from regard.reproduce.report import write_report
     from regard.reproduce.study import reproduce_tables
     from regard.reproduce.tables import Study, markdown_of
@@ -106,6 +114,7 @@ def reproduce(
         size,
         Path(f"runs/tables-{scale}") if out is None else out,
         tuple(range(1, (seeds or size.seeds) + 1)),
+        rows_named(() if rows is None else rows.split(","), chosen),
     )
     processes = _processes(jobs)
     if plan:
@@ -115,13 +124,20 @@ def reproduce(
         tables = reproduce_tables(study, chosen, jobs=processes, heard=heard)
     for table in tables:
         typer.echo(markdown_of(table))
-    command = f"regard reproduce {' '.join(names)} --scale {scale} --seeds {len(study.seeds)}"
-    if minutes is not None:
-        command += f" --minutes {minutes:g}"
+    command = _command(names, scale, len(study.seeds), rows, minutes)
     named = dict(zip((one.name for one in chosen), tables, strict=True))
     for path in report or []:
         write_report(path, size, command, named)
     note(f"{study.out / 'index.html'}: all tables; open it in a browser")
+
+
+def _command(
+    names: list[str], scale: str, seeds: int, rows: str | None, minutes: float | None
+) -> str:
+    """The command that makes these tables, for the report."""
+    command = f"regard reproduce {' '.join(names)} --scale {scale} --seeds {seeds}"
+    command += "" if rows is None else f" --rows {rows}"
+    return command + ("" if minutes is None else f" --minutes {minutes:g}")
 
 
 def _refuse_misplaced(plan: bool, price: float | None, report: list[Path] | None) -> None:

@@ -59,7 +59,11 @@ def planned_rows(
     recipes: dict[str, Recipe] = {}
     for one in experiments:
         recipes |= one.recipes(study)
-    return [_planned(name, trainings[name], recipe, speed) for name, recipe in recipes.items()]
+    return [
+        _planned(name, trainings[name], recipe, speed)
+        for name, recipe in recipes.items()
+        if trainings[name]
+    ]
 
 
 def _planned(name: str, trainings: int, recipe: Recipe, speed: float) -> PlannedRow:

@@ -6,11 +6,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from regard.errors import RecipeError, unknown
+from regard.paper import TABLE_3
 from regard.reproduce.figures import FIGURES_EXPERIMENT
 from regard.reproduce.scales import Mini, Scale
 from regard.reproduce.small import Small
 from regard.reproduce.table1 import TABLE_1_EXPERIMENT
-from regard.reproduce.table2 import TABLE_2_EXPERIMENT
+from regard.reproduce.table2 import SYSTEMS, TABLE_2_EXPERIMENT
 from regard.reproduce.table3 import TABLE_3_EXPERIMENT
 from regard.reproduce.table4 import TABLE_4_EXPERIMENT
 from regard.reproduce.tables import Experiment
@@ -28,6 +29,8 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
         )
     }
 )
+_ROWS = {"table2": tuple(filter(None, SYSTEMS.values())), "table3": tuple(TABLE_3)}
+"""The rows that can be named, by the name of their table."""
 _SMALL = {
     one.name: one
     for one in (
@@ -49,6 +52,17 @@ def experiments_named(names: Collection[str]) -> list[Experiment]:
         if name != "all" and name not in EXPERIMENTS:
             raise unknown("table", name, [*EXPERIMENTS, "all"])
     return [one for one in EXPERIMENTS.values() if one.name in names or "all" in names]
+
+
+def rows_named(names: Collection[str], experiments: Sequence[Experiment]) -> frozenset[str]:
+    """The rows of these names. Raises RecipeError for a name that none of the tables has."""
+    rows = [row for one in experiments for row in _ROWS.get(one.name, ())]
+    for name in names:
+        if not rows:
+            raise RecipeError(f"--rows {name}: it is for table2 and table3: leave it out")
+        if name not in rows:
+            raise unknown("row", name, list(dict.fromkeys(rows)))
+    return frozenset(names)
 
 
 def others_in(out: Path, chosen: Sequence[Experiment]) -> list[Experiment]:

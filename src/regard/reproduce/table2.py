@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -91,21 +91,25 @@ def _ensemble(study: Study) -> str:
 
 
 def _tasks(study: Study) -> list[Task]:
-    rows, members = _rows(study), _members(study)
-    base = rows["base"]
+    rows = {name: row for name, row in _rows(study).items() if study.trains(name)}
     trained = [
         task for seed in study.seeds for row in rows.values() for task in row.tasks(study.out, seed)
-    ]
-    more = [
-        task for seed in members if seed not in study.seeds for task in base.tasks(study.out, seed)
     ]
     tested = [
         _tested(study, row.test, seed, row, (seed,))
         for seed in study.seeds
         for row in rows.values()
     ]
-    together = _tested(study, f"unseen-{_ensemble(study)}", 1, base, members)
-    return [*trained, *more, *tested, together]
+    return [*trained, *tested, *(_together(study, rows["base"]) if "base" in rows else ())]
+
+
+def _together(study: Study, base: TriedRow) -> Iterator[Task]:
+    """The tasks of the ensemble: trainings of other base models, and the translation."""
+    members = _members(study)
+    for seed in members:
+        if seed not in study.seeds:
+            yield from base.tasks(study.out, seed)
+    yield _tested(study, f"unseen-{_ensemble(study)}", 1, base, members)
 
 
 def _tested(study: Study, part: str, seed: int, row: TriedRow, members: tuple[int, ...]) -> Task:

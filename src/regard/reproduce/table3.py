@@ -36,6 +36,7 @@ def _tasks(study: Study) -> list[Task]:
         row_task(study.out, row, seed, recipe, data)
         for seed in study.seeds
         for row, recipe in recipes
+        if study.trains(row)
     ]
 
 

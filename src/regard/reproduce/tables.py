@@ -28,6 +28,12 @@ class Study:
     scale: Scale
     out: Path
     seeds: tuple[int, ...]
+    rows: frozenset[str] = frozenset()
+    """The rows of Tables 2 and 3 that are trained; all if this is empty."""
+
+    def trains(self, row: str) -> bool:
+        """Whether a row of Table 2 or 3 is trained."""
+        return not self.rows or row in self.rows
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ def write_tables(
     experiments: Sequence[Experiment],
     others: Callable[[], Sequence[Experiment]] = tuple,
 ) -> list[GrowingTable]:
-    """Write the tables as they are now into `study.out`, and return them.
+    """Write the tables as they are now into `study.out`, and return them, with all their rows.
 
     The tables that `others` returns are written and returned, too, each with the seeds that it has
     already. Processes that share a study take turns, so that a table never loses a row, and the
@@ -80,8 +86,9 @@ def write_tables(
     """
     with locked(study.out / ".tables.lock"):
         tables = []
-        studies = [(one, study) for one in experiments]
-        studies += [(one, _as_written(study, one)) for one in others()]
+        whole = replace(study, rows=frozenset())
+        studies = [(one, whole) for one in experiments]
+        studies += [(one, _as_written(whole, one)) for one in others()]
         for one, its in studies:
             table = one.table(its, finished(one.tasks(its), study.out))
             tables.append(table)
