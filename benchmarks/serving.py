@@ -170,10 +170,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--precision", default="fastest")
     given = parser.parse_args()
     sentences = list(islice(read_lines(given.text), 1000))
     command = [sys.executable, "-m", "regard", "serve", given.model, "--port", "0", "--quiet"]
     command += ["--queue", str(QUEUE), "--threads", str(given.threads)]
+    command += ["--precision", given.precision]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             runs = measured(server, sentences, given.clients, given.seconds)
@@ -186,6 +188,7 @@ def main() -> None:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "queue": QUEUE,
+        "precision": given.precision,
         "speedup": round(many["translations_a_second"] / one["translations_a_second"], 2),
         "p95_over_median": round(many["p95_ms"] / many["median_ms"], 2),
         "exit_status": status,

@@ -285,7 +285,7 @@ def test_a_model_in_training_is_not_made_to_learn(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_unknown_precision_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="precision fp99: it is fp32, bf16, int8 or auto"):
+    with pytest.raises(RecipeError, match="precision fp99: it is fp32, bf16, int8, auto or"):
         load(tmp_path, precision="fp99")
 
 

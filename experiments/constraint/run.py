@@ -23,9 +23,10 @@ from torch import Tensor
 from regard.data.rows import Rows
 from regard.data.tree_encoding import as_text
 from regard.data.treebank import Treebank
-from regard.decoding import Found, open_to_decode
+from regard.decoding import Found
 from regard.measure.validation import compare_trees
 from regard.parsing import Parser
+from regard.precision import open_to_decode
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.trees.linearise import IllFormed, delinearise

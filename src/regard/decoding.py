@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
@@ -19,24 +17,20 @@ from jaxtyping import Int
 from torch import Tensor
 
 from regard.arithmetic.choose import (
-    choose_dtype,
-    for_decoding,
     for_few_rows,
-    refuse_int8,
     with_loops,
 )
 from regard.arithmetic.exact import WIDTH
 from regard.data.rows import Rows, one_per_row
 from regard.encoder_decoder import EncoderDecoder
 from regard.equations import Arithmetic
-from regard.errors import RecipeError, RegardError
+from regard.errors import RegardError
 from regard.hypotheses import Hypothesis
 from regard.machine.copies import Copies, can_be_copied
-from regard.machine.devices import choose_device, free_memory, has_bf16, is_out_of_memory
+from regard.machine.devices import free_memory, is_out_of_memory
 from regard.machine.memory import free_bytes
 from regard.machine.threads import side_by_side
 from regard.recipe import SearchRecipe
-from regard.run.model_directory import Model, open_model
 from regard.search import Steppable
 
 if TYPE_CHECKING:
@@ -93,39 +87,6 @@ class Searchable(Steppable[Rows, Any], Protocol):
     @property
     def members(self) -> tuple[EncoderDecoder, ...]:
         """The models that compute together, each with an arithmetic for its own weights."""
-
-
-def settled(precision: str) -> str:
-    """`precision` itself or, for "auto", bf16 if the device multiplies in bf16, else fp32.
-
-    Raises RecipeError if `precision` is not fp32, bf16, int8 or auto.
-    """
-    if precision not in ("fp32", "bf16", "int8", "auto"):
-        raise RecipeError(f"precision {precision}: it is fp32, bf16, int8 or auto")
-    if precision == "auto":
-        return "bf16" if has_bf16(choose_device()) else "fp32"
-    return precision
-
-
-def open_to_decode(
-    directory: str | Path, precision: str, exact: bool | None
-) -> tuple[Model, bool | None]:
-    """Open a model directory and lay out its weights for decoding on this machine.
-
-    Returns the model and `exact`, in which None is replaced by False if the model computes in bf16
-    or int8. `translation.load` explains the arguments and the errors, ModelError and RecipeError.
-    """
-    precision, device = settled(precision), choose_device()
-    int8 = precision == "int8"
-    if int8:
-        refuse_int8(device)
-    dtype = choose_dtype("fp32" if int8 else precision, device)
-    if exact is None and (int8 or dtype != torch.float32):
-        exact = False
-    model = open_model(directory, dtype)
-    network = model.network.to(device).requires_grad_(False)  # layouts are written in place
-    network.compute_by(for_decoding(network, device, precision, exact))
-    return replace(model, network=network), exact
 
 
 class _Division(NamedTuple):

@@ -19,10 +19,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.data.rows import Rows
 from regard.data.tree_encoding import as_text
-from regard.decoding import WINDOW, Decoding, Found, open_to_decode
+from regard.decoding import WINDOW, Decoding, Found
 from regard.encoder_decoder import EncoderDecoder
 from regard.errors import DataError, MissingExtra, ModelError
 from regard.hypotheses import Hypothesis
+from regard.precision import open_to_decode
 from regard.recipe import Recipe
 from regard.search import search
 from regard.text.protocol import AnyTokenizer

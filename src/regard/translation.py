@@ -16,11 +16,12 @@ from pathlib import Path
 from torch import Tensor
 
 from regard.data.rows import Rows
-from regard.decoding import WINDOW, Decoding, Searchable, open_to_decode
+from regard.decoding import WINDOW, Decoding, Searchable
 from regard.encoder_decoder import EncoderDecoder
 from regard.ensemble import Ensemble
 from regard.errors import DataError, ModelError
 from regard.hypotheses import Hypotheses, Hypothesis
+from regard.precision import open_to_decode
 from regard.recipe import SearchRecipe
 from regard.run.model_directory import Model
 from regard.search import search
@@ -63,9 +64,10 @@ def load(
 ) -> Translator:
     """Open a model directory for translation; raises ModelError if it is missing or damaged.
 
-    `precision` is "fp32", "bf16", "auto" (bf16 if the processor supports it) or "int8", which
-    rounds weights and states to 8 bits. Raises RecipeError for any other precision, and for int8
-    on a device that is not an x86 processor.
+    `precision` is "fp32", "bf16", "int8", which rounds weights and states to 8 bits, "auto" (bf16
+    if the processor supports it) or "fastest" (int8 on an x86 processor with VNNI, else as "auto").
+    Raises RecipeError for any other precision, and for int8 on a device that is not an x86
+    processor.
 
     If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever
     else is translated, in any order and with any number of threads. A test, which may take half a

@@ -224,7 +224,7 @@ def test_options_that_do_not_go_together(world: World, argv: str, said: str) -> 
     ("options", "said"),
     [
         (["--draw", "--json"], "--pretty, --draw, --json and --write-silver exclude one another"),
-        (["--precision", "half"], "precision half: it is fp32, bf16, int8 or auto"),
+        (["--precision", "half"], "precision half: it is fp32, bf16, int8, auto or fastest"),
         (["--beam", "1001"], "search.beam: input should be less than or equal to 1000"),
         (["--write-silver=nan"], "--write-silver nan: give a log p per word, such as -0.1"),
     ],

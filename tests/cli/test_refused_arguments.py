@@ -47,7 +47,10 @@ from cli.refusing import GOOD, World, refused, regard, unchanged
         ("translate run --alpha nan", "invalid value for --alpha: "),
         ("translate run --threads -3", "invalid value for --threads: "),
         ("translate run --threads 9999", "--threads 9999: give up to 1024 cores, or 0 for all"),
-        ("translate run --precision fp64", "precision fp64: it is fp32, bf16, int8 or auto"),
+        (
+            "translate run --precision fp64",
+            "precision fp64: it is fp32, bf16, int8, auto or",
+        ),
         ("average run --out x --last 0", "invalid value for --last: "),
         ("average run --out x --steps 4 --last 3", "--steps 4: give numbers, such as 1000,2000, "),
         (f"average run --out x --steps {5000 * '9'}", "give numbers, such as 1000,2000, "),

@@ -301,6 +301,11 @@ def _products(dtype: torch.dtype) -> Products:
     return OneDnnProducts() if dtype == torch.bfloat16 and can_pack(dtype) else Products()
 
 
+def is_fastest_in_int8(device: torch.device) -> bool:
+    """Whether models decode fastest in int8 on this device: an x86 processor with VNNI."""
+    return device.type == "cpu" and can_pack(torch.float32) and largest_weight() == LARGEST
+
+
 def refuse_int8(device: torch.device) -> None:
     """Raise RecipeError if this device has no exact 8-bit products for inference."""
     if device.type != "cpu" or not can_pack(torch.float32) or not largest_weight():

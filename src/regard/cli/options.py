@@ -86,7 +86,9 @@ WindowOption = Annotated[
         "--window", min=1, max=10**6, help="Lines to read, sort by length and decode together."
     ),
 ]
-PrecisionOption = Annotated[str, typer.Option("--precision", help="fp32, bf16, int8 or auto.")]
+PrecisionOption = Annotated[
+    str, typer.Option("--precision", help="fp32, bf16, int8, auto or fastest.")
+]
 
 EngineOption = Annotated[
     str | None,
@@ -129,7 +131,8 @@ def refuse_engine(models: Sequence[Path], precision: str, exact: bool | None) ->
     """Raise RecipeError for what does not go with --engine: several models, and some options."""
     given = {
         "several models": len(models) > 1,
-        f"--precision {precision}": precision != "fp32",  # regard export chooses the precision
+        f"--precision {precision}": precision
+        not in ("fp32", "fastest"),  # regard export chooses the precision
         "--exact": bool(exact),
     }
     for option, found in given.items():

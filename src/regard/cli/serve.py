@@ -98,7 +98,7 @@ def serve(
     queue: _QueueOption = 512,
     rate: _RateOption = 0,
     beam: BeamOption = None,
-    precision: PrecisionOption = "fp32",
+    precision: PrecisionOption = "fastest",
     engine: EngineOption = None,
     threads: _ThreadsOption = 0,
     quiet: _QuietOption = False,
@@ -106,17 +106,22 @@ def serve(
     """Serve models over HTTP: a page for the browser, LibreTranslate's interface, and /v1/translate
     with scores, attention and unfinished translations.
 
+    By default it computes in the precision that is fastest on this machine: in 8 bits on an x86
+    processor with VNNI. With `--precision fp32`, a sentence has the same translation to the last
+    bit in any batch.
+
     Each request is logged as a line of JSON on standard error, without its text. After SIGTERM or
     Ctrl-C, accepted requests are finished before the server ends.
 
     Examples:
 
     - `regard serve runs/demo=en-de`
+    - `regard serve runs/demo=en-de --precision fp32`
     - `regard serve runs/1=en-de+runs/2=en-de`   (an ensemble)
     - `regard serve x-onnx=en-de --engine onnx`   (a model that regard export made)
     - `regard serve models/en-de=en-de models/de-en=de-en --host 0.0.0.0 --keys keys.txt`
     """
-    from regard.decoding import settled
+    from regard.precision import settled
 
     try:
         import uvicorn  # noqa: F401

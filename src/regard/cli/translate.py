@@ -196,7 +196,7 @@ def _opened(
 
         set_threads(threads)
         return load_exported(models[0], engine), precision
-    from regard.decoding import settled
+    from regard.precision import settled
     from regard.translation import load
 
     precision = settled(precision)

@@ -1,0 +1,50 @@
+"""The precision in which models translate and parse, and models that are opened in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from regard.arithmetic.choose import choose_dtype, for_decoding, is_fastest_in_int8, refuse_int8
+from regard.errors import RecipeError
+from regard.machine.devices import choose_device, has_bf16
+from regard.run.model_directory import Model, open_model
+
+
+def settled(precision: str) -> str:
+    """`precision` itself or, for "auto" and "fastest", the precision that suits this machine.
+
+    "auto" is bf16 if the device multiplies in bf16, else fp32; "fastest" is int8 on an x86
+    processor with VNNI, else as "auto". Raises RecipeError for an unknown precision.
+    """
+    if precision not in ("fp32", "bf16", "int8", "auto", "fastest"):
+        raise RecipeError(f"precision {precision}: it is fp32, bf16, int8, auto or fastest")
+    device = choose_device()
+    if precision == "fastest" and is_fastest_in_int8(device):
+        return "int8"
+    if precision in ("auto", "fastest"):
+        return "bf16" if has_bf16(device) else "fp32"
+    return precision
+
+
+def open_to_decode(
+    directory: str | Path, precision: str, exact: bool | None
+) -> tuple[Model, bool | None]:
+    """Open a model directory and lay out its weights for decoding on this machine.
+
+    Returns the model and `exact`, in which None is replaced by False if the model computes in bf16
+    or int8. `translation.load` explains the arguments and the errors, ModelError and RecipeError.
+    """
+    precision, device = settled(precision), choose_device()
+    int8 = precision == "int8"
+    if int8:
+        refuse_int8(device)
+    dtype = choose_dtype("fp32" if int8 else precision, device)
+    if exact is None and (int8 or dtype != torch.float32):
+        exact = False
+    model = open_model(directory, dtype)
+    network = model.network.to(device).requires_grad_(False)  # layouts are written in place
+    network.compute_by(for_decoding(network, device, precision, exact))
+    return replace(model, network=network), exact

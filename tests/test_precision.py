@@ -1,0 +1,24 @@
+"""The precision that is chosen for a machine."""
+
+import pytest
+
+from regard import precision
+from regard.precision import settled
+
+
+@pytest.mark.parametrize(
+    ("int8", "bf16", "auto", "fastest"),
+    [
+        (True, True, "bf16", "int8"),
+        (True, False, "fp32", "int8"),
+        (False, True, "bf16", "bf16"),
+        (False, False, "fp32", "fp32"),
+    ],
+)
+def test_a_precision_suits_the_machine(
+    int8: bool, bf16: bool, auto: str, fastest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "is_fastest_in_int8", lambda device: int8)
+    monkeypatch.setattr(precision, "has_bf16", lambda device: bf16)
+    assert (settled("auto"), settled("fastest")) == (auto, fastest)
+    assert [settled(asked) for asked in ("fp32", "bf16", "int8")] == ["fp32", "bf16", "int8"]
