@@ -11,6 +11,7 @@ import pytest
 from regard.errors import DataError, Diverged
 from regard.paper import TABLE_3
 from regard.reproduce import rows, table3
+from regard.reproduce.rows import state_of
 from regard.reproduce.scales import Mini
 from regard.reproduce.study import reproduce_tables, rows_in_training
 from regard.reproduce.table2 import TABLE_2_EXPERIMENT
@@ -103,6 +104,7 @@ def test_only_the_named_rows_are_trained(tmp_path: Path) -> None:
     two = Study(TINY, tmp_path / "t", (1, 2), frozenset({"A1"}))
     [table] = reproduce_tables(one, [TABLE_3_EXPERIMENT])
     assert {row[0]: row[-1] for row in table.rows} == {"base": "done", "A1": "seed 1: waiting"}
+    assert state_of(two.out, "A1", {1: None, 2: None}, 4) == "seeds 1, 2: waiting"
     [table] = reproduce_tables(two, [TABLE_3_EXPERIMENT])
     assert {row[0]: row[-1] for row in table.rows} == {"base": "seed 2: waiting", "A1": "done"}
 

@@ -116,13 +116,16 @@ def _score(recipe: Recipe) -> str:
 
 
 def state_of(out: Path, row: str, found: Mapping[int, object], steps: int) -> str:
-    """How far a row is: `done`, or the progress of each seed whose figures in `found` are None."""
-    waiting = [
-        f"seed {seed}: {_progress(run_of(out, row, seed), steps)}"
-        for seed, one in found.items()
-        if one is None
-    ]
-    return "; ".join(waiting) or "done"
+    """How far a row is: `done`, or the progress of the seeds whose figures in `found` are None."""
+    unfinished: dict[str, list[str]] = {}
+    for seed in (seed for seed, one in found.items() if one is None):
+        progress = _progress(run_of(out, row, seed), steps)
+        unfinished.setdefault(progress, []).append(str(seed))
+    told = (
+        f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}: {progress}"
+        for progress, seeds in unfinished.items()
+    )
+    return "; ".join(told) or "done"
 
 
 def _progress(run: Path, steps: int) -> str:
