@@ -94,10 +94,10 @@ class FewState:
 class FewRows:
     """The layers of a Transformer as loops, for a search with few rows.
 
-    It has a copy of the model's weights in another layout. If weights are rounded to 8 bits, the
-    model's own modules round states as well, and the loops do not; the results of the loops are
-    then nearer to the results in fp32. The layers of the `model` must be as in the paper, except
-    that their activation may be "swish".
+    It has a copy of the model's weights in another layout. If weights are rounded to 8 bits, states
+    are rounded too where the processor has VNNI (`loops.vnni`), as the model's own modules do it
+    everywhere. The layers of the `model` must be as in the paper, except that their activation may
+    be "swish".
     """
 
     def __init__(self, model: Any):
@@ -112,7 +112,6 @@ class FewRows:
         self._memory = _in_order(products, [(module.W_k, module.W_v) for module in crossing])
         self._of_encoder = _in_order(products, _matrices(model.encoder))
         self._of_decoder = _in_order(products, _matrices(model.decoder))
-        # With weights in 8 bits, `model.logits` would round the states, too, so a loop is used.
         rounded = isinstance(products.layouts[output], Int8Linear)
         self._output = _in_order(products, [output]) if rounded else None
         if rounded:

@@ -2,7 +2,8 @@
 
 The instruction has a vector of sums in int32. To each sum it adds four products of an unsigned and
 a signed 8-bit integer. Numba has no such instruction, so this module defines a type for a vector of
-sums, and functions of a loop that make the instruction. A processor without it multiplies in fp32.
+sums, and functions that loops call to use the instruction. Without it, `products` multiplies such
+weights in fp32.
 """
 
 from collections.abc import Callable
