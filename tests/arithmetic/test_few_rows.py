@@ -22,7 +22,7 @@ from regard.recipe import Recipe, SearchRecipe
 from regard.run.model_directory import write_model
 from regard.search import search
 from regard.transformer import Transformer
-from regard.translation import load
+from regard.translation import Translator, load
 from run.copying import RECIPE
 from untrained import BRIEF, LINES, TOKENIZER
 
@@ -185,6 +185,15 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture
+def in_8_bits(directory: Path) -> Translator:
+    """A translator in int8 that decodes few rows by loops."""
+    skip_without(NUMBA, INT8)
+    translator = load(directory, precision="int8")
+    translator.prepare_few_rows()
+    return translator
+
+
 @pytest.mark.parametrize("models", [1, 2], ids=["alone", "ensemble"])
 def test_translations_and_scores_are_those_of_the_modules(
     directory: Path, models: int, monkeypatch: pytest.MonkeyPatch
@@ -202,18 +211,15 @@ def test_translations_and_scores_are_those_of_the_modules(
 
 
 def test_a_translation_in_8_bits_is_made_in_several_steps_at_a_time(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
+    in_8_bits: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    skip_without(NUMBA, INT8)
-    translator = load(directory, precision="int8")
-    translator.prepare_few_rows()
     asked, steps = [], FewRows.steps
     monkeypatch.setattr(FewRows, "steps", lambda *given: asked.append(given) or steps(*given))
-    together = translator.translate(LINES[:4])
+    together = in_8_bits.translate(LINES[:4])
     assert asked
     monkeypatch.setattr(LoopedSteps, "suiting", lambda *_: ONE_STEP)
     asked.clear()
-    assert translator.translate(LINES[:4]) == together
+    assert in_8_bits.translate(LINES[:4]) == together
     assert not asked
 
 
@@ -249,22 +255,19 @@ def test_the_modules_decode_until_loops_pay_and_where_rows_are_many(
 
 
 def test_many_cores_share_few_sentences_in_8_bits(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
+    in_8_bits: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    skip_without(NUMBA, INT8)
-    translator = load(directory, precision="int8")
-    translator.prepare_few_rows()
     started, start = [], FewRows.start
     monkeypatch.setattr(
         FewRows, "start", lambda few, rows: started.append(len(rows.ids)) or start(few, rows)
     )
     limits = FewRowsLimits(tokens=16, products=10**9)
-    monkeypatch.setattr(translator.model.by, "few_rows", limits)
+    monkeypatch.setattr(in_8_bits.model.by, "few_rows", limits)
     with computing_with(2):
-        together = translator.translate(LINES[:8])
+        together = in_8_bits.translate(LINES[:8])
     assert len(started) > 1
     assert sum(started) == 8
     started.clear()
     with computing_with(1):
-        assert translator.translate(LINES[:8]) == together
+        assert in_8_bits.translate(LINES[:8]) == together
     assert started == [8]

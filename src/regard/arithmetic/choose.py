@@ -34,11 +34,11 @@ from regard.arithmetic.exact import BlockedLinear
 from regard.arithmetic.inference import ExactInference, Inference
 from regard.arithmetic.int8 import Int8Products, has_int8_training
 from regard.arithmetic.layouts import (
-    LARGEST,
     Int8Linear,
     Joined,
     LaidOut,
     PackedLinear,
+    has_vnni,
     largest_weight,
 )
 from regard.arithmetic.plain import PLAIN
@@ -206,8 +206,7 @@ def for_decoding(
 
 
 def _few_rows(precision: str) -> FewRowsLimits:
-    by_vnni = precision == "int8" and largest_weight() == LARGEST
-    return FEW_ROWS_BY_VNNI if by_vnni else FEW_ROWS
+    return FEW_ROWS_BY_VNNI if precision == "int8" and has_vnni() else FEW_ROWS
 
 
 def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
@@ -303,7 +302,7 @@ def _products(dtype: torch.dtype) -> Products:
 
 def is_fastest_in_int8(device: torch.device) -> bool:
     """Whether models decode fastest in int8 on this device: an x86 processor with VNNI."""
-    return device.type == "cpu" and can_pack(torch.float32) and largest_weight() == LARGEST
+    return device.type == "cpu" and can_pack(torch.float32) and has_vnni()
 
 
 def refuse_int8(device: torch.device) -> None:

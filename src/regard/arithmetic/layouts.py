@@ -198,6 +198,11 @@ def largest_weight() -> int:
     return next(filter(_is_exact, (LARGEST, 64)), 0)
 
 
+def has_vnni() -> bool:
+    """Whether this is an x86 processor with VNNI, on which products of 8 bits are exact."""
+    return largest_weight() == LARGEST
+
+
 def _is_exact(largest: int) -> bool:
     try:
         ones = torch.ones(16, 64)
