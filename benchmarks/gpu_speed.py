@@ -32,6 +32,7 @@ from regard.transformer import Transformer
 PEERS = Path(__file__).parent / "peers"
 TINY = {"layers": 1, "d_model": 32, "d_ff": 64, "heads": 2, "vocabulary": 400}
 SMOKE = "--smoke" in sys.argv
+PREPARE = "--prepare" in sys.argv
 DEVICE = torch.device("cuda" if torch.cuda.is_available() and not SMOKE else "cpu")
 TURNS, STEPS, TOKENS, PAIRS = (2, 2, 600, 200) if SMOKE else (5, 20, 25_000, 60_000)
 KERNELS = 40
@@ -134,9 +135,12 @@ def seconds(work: Callable[[], object]) -> float:
 def timed(step: Step, recipe: Recipe, layout: str) -> dict[str, Any]:
     """The time of a step, in turns of STEPS batches that are on the device beforehand.
 
-    A first turn, which compiles and captures graphs, does not count.
+    A first turn, which compiles and captures graphs, does not count. To prepare the task, only a
+    first step is made, which leaves the program in PyTorch's cache.
     """
     batches = batches_of(recipe, PAIRS, layout)
+    if PREPARE:
+        return {"first_step": seconds(lambda: step(batches.take(1)[0].to(DEVICE)))}
     turns = [batches.take(STEPS) for _ in range(TURNS + 1)]
     placed = [[batch.to(DEVICE) for batch in turn] for turn in turns]
     took = [seconds(lambda turn=turn: [step(batch) for batch in turn]) for turn in placed][1:]

@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--packages", type=Path)
     parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--prepare", action="store_true", help="compile the task's program only")
     args = parser.parse_args()
     if args.packages:
         sys.path.append(str(args.packages))  # last: packages that Python has come first
