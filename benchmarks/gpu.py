@@ -5,9 +5,9 @@
     python benchmarks/gpu.py "base, flex" --again # one task, even if the record has it
 
 Correctness and learning come first, then speed. Each task is a process of its own with a time
-limit, so one that hangs or crashes stops no other. Checks run side by side, and so do processes
-that compile the programs of later tasks into PyTorch's cache; whatever is timed runs alone. The
-record, gpu-<name>.json in results or in the folder of --out, is written after each task, so the
+limit, so one that hangs or crashes stops no other. Checks run side by side; meanwhile, tasks that
+need a large program compile it, and then wait. Whatever is timed runs alone. The record,
+gpu-<name>.json in results or in the folder of --out, is written after each task, so the
 same command continues after an interruption; tasks that failed or ran out of time are tried again,
 and gpu-errors.txt beside the record keeps what they wrote. The exit status is 1 if a task failed or
 found something wrong.
@@ -27,27 +27,32 @@ import argparse
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
-LEAST = 20.0
+LEAST = 10.0
 """No task is started if fewer seconds of the budget are left."""
+
+
+Found = dict[str, Any]
+"""The figures of a task by name."""
 
 
 class Task(NamedTuple):
     """A task of gpu_tasks.py.
 
     `seconds` is its time limit. A task that is not `timed` may run beside others. A task that is
-    `prepared` compiles a large program, which another process may compile before.
+    `prepared` compiles a large program beside others, and waits before it is timed.
     """
 
     name: str
@@ -56,13 +61,88 @@ class Task(NamedTuple):
     prepared: bool = False
 
 
-class Work(NamedTuple):
-    """A process to run: a task, or the compiling that prepares it."""
+class Child:
+    """The process that does a task. Close the object to end the process."""
 
-    task: Task
-    prepare: bool = False
+    def __init__(self, task: Task, args: argparse.Namespace):
+        self.task, self._args = task, args
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = Path(tempfile.mkdtemp())
+
+    def prepare(self, until: float) -> None:
+        """Start the process; return when it has compiled its program or ended, or at `until`."""
+        self._start()
+        self._wait(until, for_file="ready")
+
+    def finish(self, until: float) -> Found | None:
+        """The figures of the task, with its seconds; or, under "failed", why it failed.
+
+        None if too little time is left until `until`.
+        """
+        begin = time.monotonic()
+        limit = min(self.task.seconds, until - begin)
+        if limit < LEAST:
+            return None
+        process = self._start()
+        (self._folder / "go").touch()
+        if not self._wait(begin + limit):
+            self._keep_error()
+            self.close()
+            return {"failed": f"took more than {limit:.0f} s"}
+        answer = self._folder / "answer"
+        if process.returncode or not answer.exists():
+            text = self._keep_error() or "no message"
+            return {"failed": f"status {process.returncode}: {text.splitlines()[-1][:300]}"}
+        found: Found = json.loads(answer.read_text())
+        return {**found, "seconds": round(time.monotonic() - begin, 1)}
+
+    def close(self) -> None:
+        """Kill the process and all that it started; remove its files."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            args, folder = self._args, self._folder
+            command = [sys.executable, str(HERE / "gpu_tasks.py"), self.task.name]
+            command += ["--folder", str(folder)] + ["--smoke"] * args.smoke
+            for option, value in (("--data", args.data), ("--packages", args.packages)):
+                command += [option, str(value.resolve())] if value else []
+            environment = os.environ | {"PYTHONPATH": str(HERE.parent / "src")}
+            if args.at_once > 1 and (self.task.prepared or not self.task.timed):
+                few = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "4"}
+                environment |= few  # the processes share the cores
+            with (folder / "error").open("wb") as error:
+                # A session of its own, so that processes that it starts can be ended with it.
+                self._process = subprocess.Popen(
+                    command, stderr=error, env=environment, start_new_session=True
+                )
+        return self._process
+
+    def _wait(self, until: float, for_file: str = "") -> bool:
+        """Wait until the process ends or, if named, makes a file; False if the time is over."""
+        process = self._start()
+        while process.poll() is None and not (for_file and (self._folder / for_file).exists()):
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def _keep_error(self) -> str:
+        """What the process wrote to standard error; it is also appended to gpu-errors.txt."""
+        text = (self._folder / "error").read_text(errors="replace").strip()
+        if not self._args.smoke:
+            self._args.out.mkdir(parents=True, exist_ok=True)
+            with (self._args.out / "gpu-errors.txt").open("a", encoding="utf-8") as file:
+                file.write(f"== {self.task.name} ==\n{text}\n\n")
+        return text
 
 
+Job = tuple[Child, Callable[[float], Found | None]]
+"""A task's process, and its method `prepare` or `finish`."""
 KERNELS = ("flex", "efficient", "cudnn")
 TASKS = [
     Task("machine", 60),
@@ -78,6 +158,7 @@ TASKS = [
     Task("decoding, 1,000", 60),
     Task("decoding, 3,003", 90),
     *(Task(f"big, {kernel}", 200, prepared=True) for kernel in KERNELS),
+    Task("decoding, 20,000", 120),
     Task("base, not compiled", 60),
     Task("torch.nn.Transformer", 300),
     Task("torch.nn.Transformer without cuDNN", 120),
@@ -97,9 +178,9 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="also what the record has")
     parser.add_argument("--budget", type=float, default=3600, help="seconds for all; %(default)s")
     parser.add_argument(
-        "--at-once", type=int, default=min(12, os.cpu_count() or 1), metavar="N",
-        help="processes that may share the GPU, if nothing is timed (%(default)s); fewer need less "
-        "of its memory: compiling the paper's models takes 10 to 20 GB each",
+        "--at-once", type=int, default=min(16, os.cpu_count() or 1), metavar="N",
+        help="processes that may share the GPU while nothing is timed (%(default)s); with 1, less "
+        "of its memory is needed: a step of the paper's models takes 10 to 20 GB",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the record")
     parser.add_argument("--data", type=Path, help="prepared data for the task 'learning'")
@@ -119,16 +200,12 @@ def run_all(args: argparse.Namespace) -> int:
     record = json.loads(path.read_text()) if path.exists() else {"device": name, "tasks": {}}
     asked = [task for task in TASKS if not args.tasks or task.name in args.tasks]
     due = [task for task in asked if is_due(task, record["tasks"].get(task.name), path, args)]
-    shared = [Work(task) for task in due if not task.timed]
-    if len(due) > 1 and not args.smoke:
-        shared += [Work(task, prepare=True) for task in due if task.prepared]
-    alone = [[Work(task)] for task in due if task.timed]
-    first = [group for group in alone if group[0].task.name == "machine"]
-    for group in (*first, shared, *alone[len(first) :]):
-        for work, found in run_together(group, until, args):
-            if not work.prepare:
-                record["tasks"][work.task.name] = found
-                print(f"{work.task.name}: {in_words(found)}", flush=True)
+    with ExitStack() as stack:
+        children = [stack.enter_context(closing(Child(task, args))) for task in due]
+        for jobs in groups(children, args.at_once):
+            for child, found in run_together(jobs, until, args.at_once):
+                record["tasks"][child.task.name] = found
+                print(f"{child.task.name}: {in_words(found)}", flush=True)
                 if not args.smoke:
                     write(path, record)
     if time.monotonic() > until - LEAST:
@@ -148,26 +225,30 @@ def is_due(task: Task, before: Any, path: Path, args: argparse.Namespace) -> boo
     return True
 
 
-def run_together(
-    group: list[Work], until: float, args: argparse.Namespace
-) -> Iterator[tuple[Work, dict[str, Any]]]:
-    """Run processes side by side, as long as the budget lasts; give the figures of each."""
-    running: set[subprocess.Popen[bytes]] = set()
+def groups(children: list[Child], at_once: int) -> Iterator[list[Job]]:
+    """The jobs that may run together: the machine; all that is not timed; one task at a time."""
+    machine = [child for child in children if child.task.name == "machine"]
+    timed = [child for child in children if child.task.timed and child not in machine]
+    checks: list[Job] = [(child, child.finish) for child in children if not child.task.timed]
+    programs = [child for child in timed if child.task.prepared and at_once > 1]
+    yield [(child, child.finish) for child in machine]
+    yield [*checks, *((child, child.prepare) for child in programs)]
+    yield from ([(child, child.finish)] for child in timed)
 
-    def one(work: Work) -> dict[str, Any] | None:
-        left = until - time.monotonic()
-        return run(work, min(work.task.seconds, left), args, running) if left >= LEAST else None
 
-    with ThreadPoolExecutor(args.at_once) as pool:
-        waiting = {pool.submit(one, work): work for work in group}
+def run_together(jobs: list[Job], until: float, at_once: int) -> Iterator[tuple[Child, Found]]:
+    """Do jobs side by side; yield the figures of each task that has finished."""
+    with ThreadPoolExecutor(at_once) as pool:
+        working = {pool.submit(work, until): child for child, work in jobs}
         try:
-            for future in as_completed(waiting):
+            for future in as_completed(working):
                 if (found := future.result()) is not None:
-                    yield waiting[future], found
-        finally:  # after an interruption, end what still runs
+                    yield working[future], found
+        except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in running:
-                end(process)
+            for child in working.values():
+                child.close()
+            raise
 
 
 def gpu_name() -> str:
@@ -179,65 +260,7 @@ def gpu_name() -> str:
     return name
 
 
-def run(
-    work: Work, seconds: float, args: argparse.Namespace, running: set[subprocess.Popen[bytes]]
-) -> dict[str, Any]:
-    """The figures of a task, with its seconds; or, under "failed", why it failed.
-
-    While its process runs, it is in `running`.
-    """
-    begin = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "answer.json"
-        command = [
-            sys.executable,
-            str(HERE / "gpu_tasks.py"),
-            work.task.name,
-            "--answer",
-            str(answer),
-        ]
-        for option, value in (("--data", args.data), ("--packages", args.packages)):
-            command += [option, str(value.resolve())] if value else []
-        command += ["--smoke"] * args.smoke + ["--prepare"] * work.prepare
-        environment = os.environ | {"PYTHONPATH": str(HERE.parent / "src")}
-        if not work.task.timed or work.prepare:  # it shares the cores with other processes
-            environment["TORCHINDUCTOR_COMPILE_THREADS"] = "4"
-        # A session of its own, so that processes that the task started can be ended with it.
-        process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, env=environment, start_new_session=True
-        )
-        running.add(process)
-        try:
-            _, error = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            end(process)
-            process.communicate()
-            return {"failed": f"took more than {seconds:.0f} s"}
-        finally:
-            running.discard(process)
-        if process.returncode or not answer.exists():
-            text = error.decode(errors="replace").strip() or "no message"
-            keep_error(args, work.task.name, text)
-            return {"failed": f"status {process.returncode}: {text.splitlines()[-1][:300]}"}
-        found: dict[str, Any] = json.loads(answer.read_text())
-    return {**found, "seconds": round(time.monotonic() - begin, 1)}
-
-
-def keep_error(args: argparse.Namespace, name: str, text: str) -> None:
-    """Append what a failed process wrote to gpu-errors.txt, beside the record."""
-    if not args.smoke:
-        args.out.mkdir(parents=True, exist_ok=True)
-        with (args.out / "gpu-errors.txt").open("a", encoding="utf-8") as file:
-            file.write(f"== {name} ==\n{text}\n\n")
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all that it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def write(path: Path, record: dict[str, Any]) -> None:
+def write(path: Path, record: Found) -> None:
     """Write the record, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
@@ -245,7 +268,7 @@ def write(path: Path, record: dict[str, Any]) -> None:
     new.replace(path)
 
 
-def in_words(found: dict[str, Any]) -> str:
+def in_words(found: Found) -> str:
     """One line for a task: its verdict, and its figures without their details."""
     if "failed" in found:
         return f"FAILED: {found['failed']}"

@@ -32,11 +32,12 @@ from regard.transformer import Transformer
 PEERS = Path(__file__).parent / "peers"
 TINY = {"layers": 1, "d_model": 32, "d_ff": 64, "heads": 2, "vocabulary": 400}
 SMOKE = "--smoke" in sys.argv
-PREPARE = "--prepare" in sys.argv
 DEVICE = torch.device("cuda" if torch.cuda.is_available() and not SMOKE else "cpu")
 TURNS, STEPS, TOKENS, PAIRS = (2, 2, 600, 200) if SMOKE else (5, 20, 25_000, 60_000)
 KERNELS = 40
 """Kernels listed in the profile of a step: those that take longest."""
+PROFILED = 1000
+"""Sentences in the profile of decoding."""
 RATE = 1e-4
 
 
@@ -132,36 +133,46 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def timed(step: Step, recipe: Recipe, layout: str) -> dict[str, Any]:
+def wait_for_turn(folder: Path) -> None:
+    """Make the file `ready`, and wait for the file `go`."""
+    (folder / "ready").touch()
+    while not (folder / "go").exists():
+        time.sleep(0.01)
+
+
+def timed(folder: Path, step: Step, recipe: Recipe, layout: str) -> dict[str, Any]:
     """The time of a step, in turns of STEPS batches that are on the device beforehand.
 
-    A first turn, which compiles and captures graphs, does not count. To prepare the task, only a
-    first step is made, which leaves the program in PyTorch's cache.
+    First, some steps compile programs and capture graphs. Then the process waits until it has the
+    device to itself, and a first turn does not count.
     """
     batches = batches_of(recipe, PAIRS, layout)
-    if PREPARE:
-        return {"first_step": seconds(lambda: step(batches.take(1)[0].to(DEVICE)))}
     turns = [batches.take(STEPS) for _ in range(TURNS + 1)]
     placed = [[batch.to(DEVICE) for batch in turn] for turn in turns]
+    tokens = [sum(b.source_tokens + b.target_tokens for b in turn) for turn in turns[1:]]
+    work = [operations(turn, recipe) for turn in turns[1:]]
+    first_steps = seconds(lambda: [step(batch) for batch in placed[0][:3]])
+    wait_for_turn(folder)
     took = [seconds(lambda turn=turn: [step(batch) for batch in turn]) for turn in placed][1:]
-    vocabulary = recipe.tokenizer.vocabulary
-    tokens, work = [], []
-    for turn in turns[1:]:
-        lengths = [], []
-        for batch in turn:
-            for counts, rows in zip(lengths, (batch.source, batch.target), strict=True):
-                for row in rows.segments.numpy():
-                    counts.extend(np.bincount(row)[1:].tolist())
-        tokens.append(sum(b.source_tokens + b.target_tokens for b in turn))
-        work.append(sum(flop(recipe.model, vocabulary, *lengths)))
     middle = sorted(range(TURNS), key=lambda i: took[i] / tokens[i])[TURNS // 2]
     return {
         "ms": 1e3 * took[middle] / STEPS,
         "tokens_per_second": tokens[middle] / took[middle],
         "tflop_per_second": work[middle] / took[middle] / 1e12,
+        "first_steps": first_steps,
         "ms_of_turns": [1e3 * t / STEPS for t in took],
         "profile": profile(lambda: step(placed[-1][0])),
     }
+
+
+def operations(batches: list[Batch], recipe: Recipe) -> float:
+    """The floating-point operations of training on these batches."""
+    lengths: tuple[list[int], list[int]] = [], []
+    for batch in batches:
+        for counts, rows in zip(lengths, (batch.source, batch.target), strict=True):
+            for row in rows.segments.numpy():
+                counts.extend(np.bincount(row)[1:].tolist())
+    return float(sum(flop(recipe.model, recipe.tokenizer.vocabulary, *lengths)))
 
 
 def profile(work: Callable[[], object]) -> list[list[Any]]:
@@ -180,19 +191,19 @@ def profile(work: Callable[[], object]) -> list[list[Any]]:
 
 
 def training(
-    shape: str, attention: str | None = "flex", row_length: int | None = None
+    folder: Path, shape: str, attention: str | None = "flex", row_length: int | None = None
 ) -> dict[str, Any]:
     """Time the step of `regard train`, for a model of the paper."""
     recipe = sized({"base": BASE, "big": BIG}[shape])
     recipe = recipe.but(row_length=row_length) if row_length else recipe
-    return timed(ours(recipe, attention), recipe, "packed")
+    return timed(folder, ours(recipe, attention), recipe, "packed")
 
 
-def straightforward(cudnn: bool = True, fast: bool = False) -> dict[str, Any]:
+def straightforward(folder: Path, cudnn: bool = True, fast: bool = False) -> dict[str, Any]:
     """Time the step of torch.nn.Transformer; cuDNN's attention plans anew for each new shape."""
     torch.backends.cuda.enable_cudnn_sdp(cudnn)
     recipe = sized(BASE)
-    return timed(theirs(recipe, fast), recipe, "grouped")
+    return timed(folder, theirs(recipe, fast), recipe, "grouped")
 
 
 def machine() -> dict[str, Any]:
@@ -302,10 +313,11 @@ def decoding(sentences: int, dtype: str = "bfloat16") -> dict[str, Any]:
             model, rows, limits, recipe.search, **signs, ranker=by.most_likely, granule=by.granule
         )
 
-    def all_of() -> None:
+    def decode(sources: list[list[int]] = sources) -> None:
         Decoding(model, recipe.search, exact=False).hypotheses(sources, found, here=True)
 
-    all_of()
-    took = min(seconds(all_of) for _ in range(2 if SMOKE else 3))
+    decode()
+    took = min(seconds(decode) for _ in range(2 if SMOKE else 3))
     tokens = int(sum(pairs.source_lengths) + 11 * len(pairs))
-    return {"tokens_per_second": tokens / took, "profile": profile(all_of)}
+    some = partial(decode, sources[:PROFILED])
+    return {"tokens_per_second": tokens / took, "profile": profile(some)}

@@ -23,7 +23,7 @@ from torch import Tensor
 from regard.arithmetic.choose import can_use_loops
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.products import Products
-from regard.arithmetic.ranking import most_likely_by_blocks
+from regard.arithmetic.ranking import most_likely_by_blocks, summary
 from regard.data.rows import one_per_row
 from regard.errors import ModelError, RecipeError
 from regard.hypotheses import choose_best
@@ -556,7 +556,7 @@ def test_the_models_logits_are_left_as_they_were(ranker: Ranker, vocabulary: int
 
 
 some_at_a_time = {
-    f"blocks, {count} at once": partial(most_likely_by_blocks, at_once=count)
+    f"blocks, {count} at once": partial(most_likely_by_blocks, summarize=partial(summary, at_once=count))
     for count in (1, 1000, 2**21)
 }
 

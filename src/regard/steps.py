@@ -6,7 +6,7 @@ When a run starts, `steps_for` chooses the class that computes this gradient: `C
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
@@ -135,7 +135,7 @@ class Compiled(Whole):
         for embedding, positions in self._tables:
             embedding.positions = positions
         try:
-            return add_gradient(*self._program(self.model, batch, self.smoothing))
+            return self._add_gradient(*self._program(self.model, batch, self.smoothing))
         except Exception as error:  # the compiler failed; nothing has been added to the gradient
             if isinstance(error, RegardError) or is_out_of_memory(error) or not self._next:
                 raise
@@ -144,6 +144,17 @@ class Compiled(Whole):
         self._warn(f"the step is {name}, and so is slower: {reason}")
         self.model.compute_by(self._before)
         return self.learn(batch)
+
+    def _add_gradient(self, smoothed: Tensor, plain: Tensor) -> Float[Tensor, "2"]:
+        """Like `add_gradient`, but for all parameters together, not by hundreds of kernels.
+
+        Nothing is added if the backward pass raises an exception.
+        """
+        learned = [weight for weight in self.model.parameters() if weight.requires_grad]
+        found = torch.autograd.grad(smoothed, learned, materialize_grads=True)
+        gradients: Any = [weight.grad for weight in learned]
+        torch._foreach_add_(gradients, found)
+        return torch.stack([smoothed.detach(), plain])
 
 
 class Sharded(Whole):

@@ -2,10 +2,13 @@
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -54,28 +57,39 @@ def options(out: Path, **changes: Any) -> argparse.Namespace:
     return argparse.Namespace(**given | {"packages": None, "smoke": False} | changes)
 
 
+def pretend(
+    gpu: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    finish: Callable[[Any, float], Any],
+    prepare: Callable[[Any, float], None] = lambda child, until: None,
+) -> None:
+    """Let there be a GPU, and let these functions be all that a task's process does."""
+    monkeypatch.setattr(gpu, "gpu_name", lambda: "NVIDIA H100")
+    monkeypatch.setattr(gpu.Child, "finish", finish)
+    monkeypatch.setattr(gpu.Child, "prepare", prepare)
+
+
 def test_the_record_is_written_after_each_task_and_the_same_command_continues(
     gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, ran = tmp_path / "gpu-nvidia-h100.json", []
     some = options(tmp_path, tasks=["machine", "equations", "search"])
 
-    def fake(work: Any, *_: Any) -> dict[str, Any]:
-        ran.append(work.task.name)
+    def interrupted(child: Any, until: float) -> dict[str, Any]:
+        ran.append(child.task.name)
         if ran[-1] == "search":
             while "equations" not in json.loads(path.read_text())["tasks"]:
                 time.sleep(0.01)
             raise KeyboardInterrupt
         return {"failed": "status 1: no"} if ran[-1] == "equations" else {"ms": 1.0}
 
-    monkeypatch.setattr(gpu, "gpu_name", lambda: "NVIDIA H100")
-    monkeypatch.setattr(gpu, "run", fake)
+    pretend(gpu, monkeypatch, interrupted)
     with pytest.raises(KeyboardInterrupt):
         gpu.run_all(some)
     assert ran == ["machine", "equations", "search"]
     assert [*json.loads(path.read_text())["tasks"]] == ["machine", "equations"]
     ran.clear()
-    monkeypatch.setattr(gpu, "run", lambda work, *_: ran.append(work.task.name) or {"passes": True})
+    pretend(gpu, monkeypatch, lambda child, _: ran.append(child.task.name) or {"passes": True})
     assert gpu.run_all(some) == 0
     assert ran == ["equations", "search"]  # what failed, and what was not done
     assert gpu.run_all(options(tmp_path, tasks=["machine"], again=True)) == 0
@@ -87,100 +101,107 @@ def test_the_record_is_written_after_each_task_and_the_same_command_continues(
 def test_a_task_that_fails_sets_the_status(
     gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(gpu, "gpu_name", lambda: "NVIDIA H100")
-    monkeypatch.setattr(gpu, "run", lambda *_: found)
+    pretend(gpu, monkeypatch, lambda *_: found)
     assert gpu.run_all(options(tmp_path, tasks=["machine"])) == 1
 
 
-def test_the_budget_bounds_all_tasks(
+def test_a_used_up_budget_starts_nothing_and_fails_nothing(
     gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    now, limits = 0.0, []
-
-    def fake(work: Any, seconds: float, *_: Any) -> dict[str, Any]:
-        nonlocal now
-        limits.append(seconds)
-        now += seconds
-        return {"ms": 1.0}
-
-    monkeypatch.setattr("time.monotonic", lambda: now)
     monkeypatch.setattr(gpu, "gpu_name", lambda: "NVIDIA H100")
-    monkeypatch.setattr(gpu, "run", fake)
-    gpu.run_all(options(tmp_path, budget=210.0))
-    assert limits == [60, 120, 30]
-    assert "the budget of 210 s is used up" in capsys.readouterr().out
-
-
-def test_a_task_that_hangs_or_crashes_is_ended_and_named(
-    gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu, "HERE", tmp_path)
-    script = tmp_path / "gpu_tasks.py"
-    script.write_text("import time; time.sleep(60)")
-    work, out = gpu.Work(gpu.Task("machine", 9)), tmp_path / "out"
-    assert gpu.run(work, 0.5, options(out), set()) == {"failed": "took more than 0 s"}
-    script.write_text("raise SystemExit('the GPU fell off the bus')")
-    assert gpu.run(work, 20, options(out), set()) == {
-        "failed": "status 1: the GPU fell off the bus"
-    }
-    kept = (out / "gpu-errors.txt").read_text()
-    assert kept == "== machine ==\nthe GPU fell off the bus\n\n"
+    assert gpu.run_all(options(tmp_path, budget=gpu.LEAST / 2)) == 0
+    assert not [*tmp_path.iterdir()]
+    assert "the budget of 5 s is used up" in capsys.readouterr().out
 
 
 def test_what_is_timed_runs_alone_after_checks_and_compiling(
     gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ["machine", "search", "dropout", "base, flex", "decoding, 1,000"]
-    met, together = threading.Barrier(3), []
+    met, done = threading.Barrier(3), []
 
-    def fake(work: Any, *_: Any) -> dict[str, Any]:
-        if shared := work.prepare or not work.task.timed:
+    def finish(child: Any, _: float) -> dict[str, Any]:
+        if not child.task.timed:
             met.wait(timeout=20)  # until three processes run at the same time
-        together.append((shared, work.prepare, work.task.name))
+        done.append(f"finish {child.task.name}")
         return {"ms": 1.0}
 
-    monkeypatch.setattr(gpu, "gpu_name", lambda: "NVIDIA H100")
-    monkeypatch.setattr(gpu, "run", fake)
+    def prepare(child: Any, _: float) -> None:
+        met.wait(timeout=20)
+        done.append(f"prepare {child.task.name}")
+
+    pretend(gpu, monkeypatch, finish, prepare)
     gpu.run_all(options(tmp_path, tasks=names, at_once=3))
-    assert together[0] == (False, False, "machine")
-    assert sorted(together[1:4]) == [
-        (True, False, "dropout"), (True, False, "search"), (True, True, "base, flex"),
-    ]  # fmt: skip
-    assert together[4:] == [(False, False, "base, flex"), (False, False, "decoding, 1,000")]
+    assert done[0] == "finish machine"
+    assert sorted(done[1:4]) == ["finish dropout", "finish search", "prepare base, flex"]
+    assert done[4:] == ["finish base, flex", "finish decoding, 1,000"]
+    done.clear()
+    names.remove("search")
+    names.remove("dropout")
+    gpu.run_all(options(tmp_path, tasks=names, at_once=1, again=True))
+    assert done == ["finish machine", "finish base, flex", "finish decoding, 1,000"]
 
 
-def test_an_interruption_ends_the_processes(
+@pytest.fixture
+def child(
     gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script, began = tmp_path / "gpu_tasks.py", tmp_path / "began"
-    script.write_text(f"open({str(began)!r}, 'w').close(); import time; time.sleep(600)")
-    real = gpu.run
-
-    def fake(work: Any, seconds: float, args: Any, running: Any) -> Any:
-        if work.task.name != "search":
-            return real(work, seconds, args, running)
-        while not began.exists():
-            time.sleep(0.01)
-        raise KeyboardInterrupt
-
+) -> Iterator[Callable[..., Any]]:
+    """A function that makes the process of a task, which does what a script says."""
     monkeypatch.setattr(gpu, "HERE", tmp_path)
-    monkeypatch.setattr(gpu, "gpu_name", lambda: "NVIDIA H100")
-    monkeypatch.setattr(gpu, "run", fake)
-    begin = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        gpu.run_all(options(tmp_path, tasks=["search", "dropout"], at_once=2))
-    assert time.monotonic() - begin < 60
+    with ExitStack() as stack:
+
+        def made(script: str, seconds: float = 20) -> Any:
+            lines = "import pathlib, sys, time", "folder = pathlib.Path(sys.argv[3])", script
+            (tmp_path / "gpu_tasks.py").write_text("\n".join(lines))
+            task = gpu.Task("machine", seconds, prepared=True)
+            return stack.enter_context(closing(gpu.Child(task, options(tmp_path / "out"))))
+
+        yield made
+
+
+def test_a_task_that_hangs_or_crashes_is_ended_and_named(
+    child: Callable[..., Any], tmp_path: Path
+) -> None:
+    until = time.monotonic() + 60
+    assert child("time.sleep(60)", 10.5).finish(time.monotonic() + 10.5) == {
+        "failed": "took more than 10 s"
+    }
+    crashed = child("raise SystemExit('no GPU\\nit fell off the bus')")
+    assert crashed.finish(until) == {"failed": "status 1: it fell off the bus"}
+    kept = (tmp_path / "out" / "gpu-errors.txt").read_text()
+    assert kept.endswith("== machine ==\nno GPU\nit fell off the bus\n\n")
+
+
+def test_a_prepared_task_waits_for_its_turn(child: Callable[..., Any], tmp_path: Path) -> None:
+    script = """
+(folder / "ready").touch()
+while not (folder / "go").exists():
+    time.sleep(0.01)
+(folder / "answer").write_text('{"ms": 7}')"""
+    until, waiting = time.monotonic() + 60, child(script)
+    waiting.prepare(until)
+    assert waiting._process.poll() is None
+    found = waiting.finish(until)
+    assert found["ms"] == 7
+    assert found["seconds"] < 20
+
+
+def test_closing_ends_the_process(child: Callable[..., Any]) -> None:
+    waiting = child("(folder / 'ready').touch(); time.sleep(600)")
+    waiting.prepare(time.monotonic() + 60)
+    waiting.close()
+    assert waiting._process.poll() == -signal.SIGKILL
 
 
 def test_every_task_has_work(gpu: Any) -> None:
     import gpu_tasks
 
-    assert set(gpu_tasks.tasks(None)) == {task.name for task in gpu.TASKS}
+    assert set(gpu_tasks.tasks(None, Path())) == {task.name for task in gpu.TASKS}
 
 
-def do_tasks(names: list[str], answer: Path) -> None:
+def do_tasks(names: list[str], folder: Path) -> None:
     """What the script does with these arguments; another process calls it."""
-    sys.argv = ["gpu_tasks.py", *names, "--answer", str(answer), "--smoke"]
+    sys.argv = ["gpu_tasks.py", *names, "--folder", str(folder), "--smoke"]
     import gpu_tasks
 
     gpu_tasks.main()
@@ -191,9 +212,9 @@ def test_tasks_of_each_kind_run(tmp_path: Path) -> None:
     """In one process, which has PyTorch already, so that it is quicker."""
     names = ["machine", "equations", "search", "compiled, flex", "attention"]
     names += ["base, flex", "torch.nn.Transformer", "decoding, 1,000"]
-    answer = tmp_path / "answer.json"
-    in_fork(do_tasks, names, answer)
-    found = dict(zip(names, json.loads(answer.read_text()), strict=True))
+    (tmp_path / "go").touch()
+    in_fork(do_tasks, names, tmp_path)
+    found = dict(zip(names, json.loads((tmp_path / "answer").read_text()), strict=True))
     assert all(one.get("passes", True) for one in found.values())
     for name in ("base, flex", "torch.nn.Transformer", "decoding, 1,000"):
         assert found[name]["tokens_per_second"] > 0

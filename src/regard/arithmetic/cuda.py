@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from regard.arithmetic.fused import Fused
 from regard.arithmetic.graphs import RecordedSteps
 from regard.arithmetic.products import Products
+from regard.arithmetic.ranking import BLOCK, Summary
 from regard.equations import Adam, Learned, Mask
 from regard.machine.compiled import compiled
 from regard.machine.devices import is_out_of_memory
@@ -68,8 +69,9 @@ class Cuda(Fused):
 
     batch_tokens = 16_384  # many, because even a small step takes some milliseconds to launch
     side_by_side = False
-    chunk = 8192
-    """The loss computes the logits of at most this many tokens together, to use all of a GPU."""
+    chunk = 32_768
+    """The loss computes the logits of at most this many tokens together. Chunks of 8,192 tokens
+    took 1 ms longer in a step of the base model on an H200, and 2 GB less memory."""
     logits_at_once = 2**27
     """At most this many logits are ranked together: 512 MiB in fp32."""
 
@@ -96,6 +98,25 @@ class Cuda(Fused):
             where = mask.open if self.learning else mask.bias(query.dtype)
             output = F.scaled_dot_product_attention(query, key, value, where, dropout)
         return output * mask.reachable
+
+    def summarize(self, logits: Tensor) -> Summary:
+        """A `Summary` by one kernel; if that cannot be compiled, by PyTorch's operations."""
+        if self._kernel is not None:
+            try:
+                return Summary(*self._kernel(logits, BLOCK))
+            except Exception as error:  # for example, there is no C compiler
+                if is_out_of_memory(error):
+                    raise
+                self._kernel = None
+        return super().summarize(logits)
+
+    @cached_property
+    def _kernel(self) -> Any:
+        try:
+            from regard.arithmetic.summary import summarize  # it needs Triton
+        except ImportError:
+            return None
+        return summarize
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
         """Adam, compiled to one pass; in fp32, or if compiling fails, PyTorch's fused Adam."""

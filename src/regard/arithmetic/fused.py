@@ -8,7 +8,7 @@ from regard.arithmetic.cross_entropy import cross_entropy_by_chunks
 from regard.arithmetic.cross_entropy import softmax_gradient as of_one_pass
 from regard.arithmetic.plain import Plain, torch_adam
 from regard.arithmetic.products import Products
-from regard.arithmetic.ranking import most_likely_by_blocks
+from regard.arithmetic.ranking import Summary, most_likely_by_blocks, summary
 from regard.equations import Adam, Learned, Ranking
 
 
@@ -63,7 +63,11 @@ class Fused(Plain):
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
         """The best continuations, found by the maxima of blocks of the vocabulary."""
-        return most_likely_by_blocks(live, logits, never, count, self.logits_at_once)
+        return most_likely_by_blocks(live, logits, never, count, self.summarize)
+
+    def summarize(self, logits: Tensor) -> Summary:
+        """The maxima of blocks of the vocabulary, and each row's log-sum-exp."""
+        return summary(logits, self.logits_at_once)
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
         """PyTorch's fused Adam, in one pass over the weights."""

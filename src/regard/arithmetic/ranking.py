@@ -1,5 +1,8 @@
 """The best continuations of hypotheses (§6.1), without ranking the whole vocabulary."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -11,22 +14,32 @@ BLOCK = 128
 """The number of tokens in a block of the vocabulary; only tokens of the best blocks are ranked."""
 
 
+class Summary(NamedTuple):
+    """What is needed of all logits to find the best continuations; both are fp32."""
+
+    maxima: Float[Tensor, "rows blocks"]
+    """The largest logit of each block of `BLOCK` tokens; the last block may be short."""
+    totals: Float[Tensor, " rows"]
+    """Each row's log-sum-exp; 0 for a row of -inf."""
+
+
 def most_likely_by_blocks(
     live: Float[Tensor, "sentences beams"],
     logits: Float[Tensor, "rows vocabulary"],
     never: tuple[int, ...],
     count: int,
-    at_once: int,
+    summarize: Callable[[Tensor], Summary],
 ) -> Ranking:
     """Find the same continuations as `regard.hypotheses.most_likely`, by blocks of tokens.
 
-    At most `at_once` logits, but at least one row, are read at a time. Blocks are compared by their
-    most likely tokens, and only tokens of the best `count` blocks are ranked: these blocks contain
-    the `count` best continuations.
+    Blocks are compared by their most likely tokens, which `summarize` finds, and only tokens of the
+    best `count` blocks are ranked: these blocks contain the `count` best continuations.
     """
     vocabulary, beams = logits.shape[1], live.shape[1]
+    maxima, totals = summarize(logits)
     # [rows, ...] -> [sentences, beams, ...]
-    maxima, totals = (x.unflatten(0, (-1, beams)) for x in _summary(logits, never, at_once))
+    both = _without(never, maxima, logits), totals
+    maxima, totals = (x.unflatten(0, (-1, beams)) for x in both)
     maxima = live.unsqueeze(-1) + (maxima - totals.unsqueeze(-1))
     blocks = ranking(maxima.flatten(1), count).sort(dim=1).values  # [sentences, blocks]
     # Every token of these blocks, by beam and token: [sentences, blocks * BLOCK]
@@ -44,12 +57,10 @@ def most_likely_by_blocks(
     return Ranking(*(x.gather(1, best) for x in (parents, tokens, log_p)))
 
 
-def _summary(
-    logits: Float[Tensor, "rows vocabulary"], never: tuple[int, ...], at_once: int
-) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
-    """The largest logit of each block, without the tokens `never`, and each row's log-sum-exp.
+def summary(logits: Float[Tensor, "rows vocabulary"], at_once: int) -> Summary:
+    """The `Summary` of these logits; at most `at_once` logits, or one row, are read at a time.
 
-    Both are fp32. A few rows are read at a time, so that they fit a CPU's caches or a GPU's memory.
+    A few rows are read at a time, so that they fit a CPU's caches or a GPU's memory.
     """
     some = max(1, at_once // logits.shape[1])
     maxima, totals = [], []
@@ -61,14 +72,22 @@ def _summary(
         # A row of -inf has the total 0, so that its log-probabilities are -inf and not NaN.
         totals.append(total.masked_fill_(top == -torch.inf, 0.0))
         maxima.append(largest)
-    best = torch.cat(maxima)
+    return Summary(torch.cat(maxima), torch.cat(totals))
+
+
+def _without(
+    never: tuple[int, ...],
+    maxima: Float[Tensor, "rows blocks"],
+    logits: Float[Tensor, "rows vocabulary"],
+) -> Float[Tensor, "rows blocks"]:
+    """Set the maxima of the blocks with tokens of `never` to the maxima of their other tokens."""
     for block in {token // BLOCK for token in never}:
         tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
         for token in never:  # one by one: an index that is a list would make the host wait
             if token // BLOCK == block:
                 tokens[:, token % BLOCK].fill_(-torch.inf)
-        best[:, block] = tokens.amax(dim=-1)
-    return best, torch.cat(totals)
+        maxima[:, block] = tokens.amax(dim=-1)
+    return maxima
 
 
 def _block_maxima(x: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows blocks"]:

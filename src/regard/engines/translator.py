@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.arithmetic.plain import Plain
-from regard.arithmetic.ranking import most_likely_by_blocks
+from regard.arithmetic.ranking import most_likely_by_blocks, summary
 from regard.data.rows import Rows
 from regard.encoder_decoder import EncoderDecoder
 from regard.engines.exported import Exported
@@ -36,7 +37,7 @@ class OneBatch(Plain):
 
         The vocabulary is divided into blocks, and only tokens of the best blocks are ranked.
         """
-        return most_likely_by_blocks(live, logits, never, count, 2**18)
+        return most_likely_by_blocks(live, logits, never, count, partial(summary, at_once=2**18))
 
 
 class EngineModel(ABC):
