@@ -556,7 +556,9 @@ def test_the_models_logits_are_left_as_they_were(ranker: Ranker, vocabulary: int
 
 
 some_at_a_time = {
-    f"blocks, {count} at once": partial(most_likely_by_blocks, summarize=partial(summary, at_once=count))
+    f"blocks, {count} at once": partial(
+        most_likely_by_blocks, summarize=partial(summary, at_once=count)
+    )
     for count in (1, 1000, 2**21)
 }
 

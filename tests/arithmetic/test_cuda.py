@@ -9,10 +9,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from arithmetic.cases import of_a_gpu
 from regard.arithmetic.cuda import Cuda, adam_in_one_pass
 from regard.arithmetic.plain import PLAIN
+from regard.arithmetic.ranking import BLOCK, summary
 from regard.equations import Adam, Learned, Moments
 from run.killing import PROCESSES
 
@@ -95,3 +97,49 @@ def compile_adam() -> None:
         torch.testing.assert_close(mine, right, rtol=1e-6, atol=1e-8)
     assert by._one_pass is not None  # nothing failed
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def logits_and_live() -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    logits = torch.randn(6, 700).mul_(3).to(torch.bfloat16)
+    logits[1] = -torch.inf
+    return logits, torch.randn(2, 3)
+
+
+def test_continuations_are_ranked_by_the_kernels_summary() -> None:
+    logits, live = logits_and_live()
+    by, calls = Cuda(learning=False), []
+
+    def kernel(logits: Tensor, block: int) -> tuple[Tensor, Tensor]:
+        calls.append(block)
+        maxima, totals = summary(logits, 2**20)
+        return maxima, totals + 0.25  # so that its effect is seen
+
+    by._kernel = kernel
+    found = by.most_likely(live, logits, (0, 1), 5)
+    right = PLAIN.most_likely(live, logits, (0, 1), 5)
+    assert calls == [BLOCK]
+    assert torch.equal(found.tokens, right.tokens)
+    torch.testing.assert_close(found.log_p, right.log_p - 0.25, rtol=0, atol=1e-5)
+
+
+def test_without_its_kernel_a_search_ranks_by_pytorch() -> None:
+    logits, live = logits_and_live()
+
+    def refused(*_: object) -> None:
+        raise RuntimeError("no compiler")
+
+    by = Cuda(learning=False)
+    by._kernel = refused
+    found = by.most_likely(live, logits, (0, 1), 5)
+    right = PLAIN.most_likely(live, logits, (0, 1), 5)
+    for mine, other in zip(found, right, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-5)
+    assert by._kernel is None
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("no room")
+
+    by._kernel = full
+    with pytest.raises(torch.OutOfMemoryError):
+        by.most_likely(live, logits, (0, 1), 5)

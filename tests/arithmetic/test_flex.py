@@ -1,11 +1,20 @@
 """FlexAttention, of which a CPU computes the forward pass by PyTorch's definition of it."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
 from regard.arithmetic.cuda import Cuda
-from regard.arithmetic.flex import LEAST_WIDTH, SIDE, FlexCuda, SegmentMask
+from regard.arithmetic.flex import (
+    LEAST_WIDTH,
+    NARROW,
+    SIDE,
+    SMALL_TILES,
+    FlexCuda,
+    SegmentMask,
+)
 from regard.arithmetic.plain import PLAIN
 
 HEADS = 2
@@ -72,3 +81,25 @@ def test_what_it_cannot_do_is_left_to_the_other_kernels(
         torch.manual_seed(2)
         found.append(by.attend(*given, mask, dropout))
     assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("width", [NARROW - 1, 2 * NARROW])
+def test_small_tiles_are_for_narrow_heads_in_bf16(
+    dtype: torch.dtype, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: list[Any] = []
+
+    def attended(query: Tensor, *_: Tensor, kernel_options: Any, block_mask: Any) -> Tensor:
+        options.append(kernel_options)
+        return query
+
+    monkeypatch.setattr("regard.arithmetic.flex.flex_attention", attended)
+    mine = segments(3, 9, 2)
+    given = (one.to(dtype) for one in query_key_value(9, 9, width))
+    BY.attend(*given, BY.mask_of_segments(mine, mine))
+    assert options == [SMALL_TILES if (dtype, width) == (torch.bfloat16, NARROW - 1) else None]
+
+
+def test_a_tile_divides_a_block_of_the_mask() -> None:
+    assert all(SIDE % size == 0 for name, size in SMALL_TILES.items() if "BLOCK" in name)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+from run.copying import prepared
 from run.killing import in_fork
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.py"
@@ -199,9 +200,9 @@ def test_every_task_has_work(gpu: Any) -> None:
     assert set(gpu_tasks.tasks(None, Path())) == {task.name for task in gpu.TASKS}
 
 
-def do_tasks(names: list[str], folder: Path) -> None:
+def do_tasks(names: list[str], folder: Path, data: Path) -> None:
     """What the script does with these arguments; another process calls it."""
-    sys.argv = ["gpu_tasks.py", *names, "--folder", str(folder), "--smoke"]
+    sys.argv = ["gpu_tasks.py", *names, "--folder", str(folder), "--data", str(data), "--smoke"]
     import gpu_tasks
 
     gpu_tasks.main()
@@ -211,9 +212,9 @@ def do_tasks(names: list[str], folder: Path) -> None:
 def test_tasks_of_each_kind_run(tmp_path: Path) -> None:
     """In one process, which has PyTorch already, so that it is quicker."""
     names = ["machine", "equations", "search", "compiled, flex", "attention"]
-    names += ["base, flex", "torch.nn.Transformer", "decoding, 1,000"]
+    names += ["learning", "base, flex", "torch.nn.Transformer", "decoding, 1,000"]
     (tmp_path / "go").touch()
-    in_fork(do_tasks, names, tmp_path)
+    in_fork(do_tasks, names, tmp_path, prepared(tmp_path))
     found = dict(zip(names, json.loads((tmp_path / "answer").read_text()), strict=True))
     assert all(one.get("passes", True) for one in found.values())
     for name in ("base, flex", "torch.nn.Transformer", "decoding, 1,000"):

@@ -15,7 +15,7 @@ BLOCK = 128
 
 
 class Summary(NamedTuple):
-    """What is needed of all logits to find the best continuations; both are fp32."""
+    """The numbers that finding the best continuations needs of all logits; both are fp32."""
 
     maxima: Float[Tensor, "rows blocks"]
     """The largest logit of each block of `BLOCK` tokens; the last block may be short."""

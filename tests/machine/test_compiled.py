@@ -1,0 +1,18 @@
+"""The options with which a function is compiled for a GPU."""
+
+import pytest
+from torch._inductor import list_options
+
+from regard.machine import compiled
+
+
+def test_the_options_are_those_of_this_pytorch() -> None:
+    assert compiled._options(graphs=True) == {"triton.cudagraphs": True, **compiled.OPTIONS}
+    assert set(compiled.OPTIONS) < set(list_options())
+
+
+def test_an_older_pytorch_is_not_given_options_that_it_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch._inductor.list_options", lambda: ["triton.cudagraphs"])
+    assert compiled._options(graphs=False) == {"triton.cudagraphs": False}
