@@ -121,12 +121,15 @@ def load(
         all_of_them = [one for some in asyncio.run(ask()) for one in some]
         wall = time.perf_counter() - started
         probe = probing.result()
+    statuses = dict(sorted(Counter(status for status, _ in all_of_them).items()))
     good = sorted(s for status, s in all_of_them if status == 200)
     probes = sorted(s for _, s in probe)
+    if not good:
+        sys.exit(f"no translation within {wall:.0f} s: give more --seconds (answers: {statuses})")
     return {
         "clients": clients,
         "seconds": round(wall, 1),
-        "statuses": dict(sorted(Counter(status for status, _ in all_of_them).items())),
+        "statuses": statuses,
         "translations_a_second": round(len(good) / wall, 1),
         "median_ms": round(1000 * statistics.median(good), 1),
         "p95_ms": round(1000 * good[int(0.95 * len(good))], 1),

@@ -22,10 +22,13 @@ from regard.files.lines import (
     text_checksum,
 )
 
+SKIPPED = b"\x50\x2a\x4d\x18\x04\0\0\0size"
+"""A frame with four bytes to skip: pzstd writes one before each block."""
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "plain": bytes,
     "gz": gzip.compress,
     "xz": partial(lzma.compress, preset=0),  # which is quicker
+    "pzstd": lambda text: SKIPPED + zstandard.ZstdCompressor(write_checksum=True).compress(text),
     "zst": zstandard.ZstdCompressor(write_checksum=True).compress,  # as the zstd command does
 }
 packed = pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)

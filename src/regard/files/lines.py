@@ -34,7 +34,9 @@ _ZSTD_INPUT = 2**10
 """Compressed bytes that are unpacked at once: zstd may return 32,000 times as many."""
 _ZSTD_WINDOW = 2**27
 
-_GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+_ZSTD = b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))
+"""The first bytes of a frame with text, and of the 16 kinds of frames to skip, which pzstd writes."""
 
 
 def read_lines(path: str | Path, read: Callable[[int], object] | None = None) -> Iterator[str]:
@@ -164,7 +166,7 @@ def _opened(path: str | Path) -> AbstractContextManager[BufferedReader]:
 
 def _unpacked(raw: BufferedReader, shown: str) -> Iterator[bytes]:
     head = raw.peek(len(_XZ))
-    if head.startswith((_GZIP, _XZ, _ZSTD)):
+    if head.startswith((_GZIP, _XZ, *_ZSTD)):
         packed, size = _Counted(raw), 0
         for block in _unpacked_archive(packed, head):
             size += len(block)
