@@ -9,10 +9,9 @@ a time. The programs take turns, each in a process of its own (side_by_side.py);
 has what each of them does. The time of regard includes splitting text into pieces and joining them,
 that of the others does not. Without --source the sentences are those of the built-in corpus.
 
-`--shape` makes a model with random weights. Such a model does not end its outputs sensibly, so all
-programs make each output `--length` tokens long. regard then makes single steps, because the length
-is forced between two steps. `--model` takes a trained model, which ends its outputs itself; with
-`--target` the table shows their BLEU.
+`--shape` makes a model with random weights, except that </s> is never likely: such a model would
+not end its outputs sensibly, so all programs make each output `--length` tokens long. `--model`
+takes a trained model, which ends its outputs itself; with `--target` the table shows their BLEU.
 
 "x bf16" is how many times faster regard in bf16 is than the program. "as fp32" is the share of
 outputs whose text is that of regard in fp32. The other programs sometimes prefer another output,
@@ -118,7 +117,8 @@ class Task:
 def random_model(directory: Path, recipe: Recipe, lines: Sequence[str]) -> None:
     """A model directory of random weights; its tokenizer has exactly the recipe's vocabulary.
 
-    If the lines give fewer entries than that, it is filled up with entries that no text uses.
+    If the lines give fewer entries than that, it is filled up with entries that no text uses. The
+    logit of </s> is the least one, or nearly so, after any text.
     """
     size = recipe.tokenizer.vocabulary
     tokenizer = Tokenizer.learn(lines, recipe.tokenizer.kind, size)
@@ -130,8 +130,12 @@ def random_model(directory: Path, recipe: Recipe, lines: Sequence[str]) -> None:
         path.write_text(json.dumps(content), encoding="utf-8")
         tokenizer = Tokenizer.load(path)
     torch.manual_seed(SEED)
-    weights = dict(Transformer(recipe.model, size).named_parameters())
-    write_model(directory, recipe, tokenizer, {k: w.detach() for k, w in weights.items()}, {})
+    model = Transformer(recipe.model, size)
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    # The last layer's states and the embedding of </s> get opposite signs in one of their numbers.
+    weights[f"decoder.{recipe.model.layers - 1}.add_norm_3.norm.bias"][0] = 4.0
+    weights["embedding.tokens.weight"][EOS, 0] = -4.0
+    write_model(directory, recipe, tokenizer, weights, {})
 
 
 def run(

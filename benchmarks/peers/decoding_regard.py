@@ -3,33 +3,14 @@
 from typing import Any
 
 import torch
-from decoding_task import EOS, arguments, in_turn, read_sentences
+from decoding_task import arguments, in_turn, read_sentences
 from worker import Turn, serve
 
 import regard
 from regard.machine.devices import keep_freed_memory
 from regard.recipe import Recipe
-from regard.transformer import Transformer
 
 PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
-
-
-class OfLength:
-    """A model that gives all outputs one length: </s> is certain there, and impossible before."""
-
-    def __init__(self, model: Transformer, length: int):
-        self.model, self.length = model, length
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.model, name)
-
-    def step(self, *before: Any) -> Any:
-        logits, state = self.model.step(*before)
-        if state.length < self.length:
-            logits[:, EOS] = -torch.inf
-        else:
-            logits[:, :EOS] = logits[:, EOS + 1 :] = -torch.inf
-        return logits, state
 
 
 def start() -> tuple[dict[str, Any], Turn]:
@@ -40,8 +21,8 @@ def start() -> tuple[dict[str, Any], Turn]:
     translator.recipe = Recipe().but(beam=args.beam, alpha=args.alpha).search
     if args.alone:
         translator.prepare_few_rows()  # as `regard serve` does
-    if args.length:
-        translator.model = OfLength(translator.model, args.length)
+    if args.length:  # a random model does not end its outputs before
+        translator.model.embedding.longest = args.length
     about = {
         "name": "regard",
         "version": {"regard": regard.__version__, "torch": torch.__version__},

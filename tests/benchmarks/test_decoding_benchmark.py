@@ -15,9 +15,12 @@ from side_by_side import Contender, Result
 
 from regard.corpus import example
 from regard.data.rows import one_per_row
+from regard.decoding import Decoding
 from regard.run.model_directory import open_model, write_model
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD
+from regard.transformer import Transformer
+from run.killing import in_fork
 
 LEARNED = [example(1, i) for i in range(40)]
 KNOWN = 15
@@ -43,18 +46,20 @@ def plain(tmp_path_factory) -> Path:
 def trained(plain) -> Path:
     """A model that has learned some sentences well enough to end its translations."""
     model = open_model(plain)
+    torch.manual_seed(1)
+    network = Transformer(RECIPE.model, model.tokenizer.size)
     source = one_per_row([[*p, EOS] for p in model.tokenizer.encode([e.source for e in LEARNED])])
     targets = model.tokenizer.encode([e.target for e in LEARNED])
     labels = one_per_row([[*target, EOS] for target in targets]).ids.flatten()
     shifted = one_per_row([[BOS, *target] for target in targets])
-    optimizer = torch.optim.Adam(model.network.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
     for _ in range(150):
-        logits = model.network(source, shifted).flatten(0, 1)
+        logits = network(source, shifted).flatten(0, 1)
         optimizer.zero_grad()
         F.cross_entropy(logits, labels, ignore_index=PAD).backward()
         optimizer.step()
     directory = plain.with_name("trained")
-    weights = model.network.state_dict()
+    weights = network.state_dict()
     write_model(directory, model.recipe, model.tokenizer, weights, {})
     return directory
 
@@ -89,13 +94,36 @@ def test_a_peer_translates_as_regard_does(peer, trained):
     assert sum(same[4][:KNOWN]) >= KNOWN - 1
 
 
-def test_every_output_is_of_the_length_that_was_asked_for(plain):
+def test_a_random_model_ends_no_output_before_its_limit(plain):
     model = open_model(plain)
     sources = one_per_row([[*pieces, EOS] for pieces in model.tokenizer.encode(LINES)])
-    forced = decoding_regard.OfLength(model.network, 7)
-    limits = torch.full((len(LINES),), 50)
-    found = search(forced, sources, limits, model.recipe.search, bos=BOS, eos=EOS, pad=PAD)
-    assert all(best.finished and len(best.tokens) == 6 for (best,) in found)
+    limits, recipe = torch.full((len(LINES),), 40), model.recipe.search
+    found = search(model.network, sources, limits, recipe, n_best=4, bos=BOS, eos=EOS, pad=PAD)
+    assert not any(hypothesis.finished for some in found for hypothesis in some)
+
+
+def test_every_output_is_of_the_length_that_was_asked_for(plain, tmp_path):
+    work = task(plain, length=7)
+    sentences = tmp_path / "sentences.json"
+    sentences.write_text(json.dumps([{"text": text} for text in LINES]))
+    given = [*work.arguments(1), f"--sentences={sentences}", f"--outputs={tmp_path / 'out'}"]
+    in_fork(forced, given)
+
+
+def forced(given):
+    """Assert that a turn of regard writes outputs of seven tokens; another process calls it."""
+    sys.argv = ["decoding_regard.py", *given]
+    lengths = []
+
+    def heard(self, sources, search, **options):
+        found = decode(self, sources, search, **options)
+        lengths.extend(len(best.tokens) for best, *_ in found)
+        return found
+
+    decode, Decoding.hypotheses = Decoding.hypotheses, heard
+    _, turn = decoding_regard.start()
+    turn({})
+    assert lengths == [7] * len(LINES)
 
 
 def test_a_random_model_has_the_whole_vocabulary_and_reads_any_text(plain):
