@@ -6,8 +6,8 @@
 
 Correctness and learning come first, then speed. Each task is a process of its own with a time
 limit, so one that hangs or crashes stops no other. Checks run side by side; meanwhile, tasks that
-need a large program compile it, and then wait. Whatever is timed runs alone. The record,
-gpu-<name>.json in results or in the folder of --out, is written after each task, so the
+need a large program compile it and wait, as many as fit the GPU's memory. What is timed runs alone.
+The record, gpu-<name>.json in results or in the folder of --out, is written after each task, so the
 same command continues after an interruption; tasks that failed or ran out of time are tried again,
 and gpu-errors.txt beside the record keeps what they wrote. The exit status is 1 if a task failed or
 found something wrong.
@@ -42,6 +42,8 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 LEAST = 10.0
 """No task is started if fewer seconds of the budget are left."""
+PROGRAM = 20 * 10**9
+"""The most bytes of the GPU's memory that a task with a compiled program takes."""
 
 
 Found = dict[str, Any]
@@ -67,12 +69,20 @@ class Child:
     def __init__(self, task: Task, args: argparse.Namespace):
         self.task, self._args = task, args
         self._process: subprocess.Popen[bytes] | None = None
+        self._failure: Found | None = None
         self._folder = Path(tempfile.mkdtemp())
 
     def prepare(self, until: float) -> None:
-        """Start the process; return when it has compiled its program or ended, or at `until`."""
+        """Start the process; return when it has compiled its program or has ended, or at `until`.
+
+        If compiling takes longer than the task may, the process is ended, and the task has failed.
+        """
+        limit = time.monotonic() + self.task.seconds
+        if until - time.monotonic() < LEAST:
+            return
         self._start()
-        self._wait(until, for_file="ready")
+        if not self._wait(min(until, limit), for_file="ready") and limit < until:
+            self._failure = self._too_slow(self.task.seconds)
 
     def finish(self, until: float) -> Found | None:
         """The figures of the task, with its seconds; or, under "failed", why it failed.
@@ -81,14 +91,27 @@ class Child:
         """
         begin = time.monotonic()
         limit = min(self.task.seconds, until - begin)
-        if limit < LEAST:
-            return None
+        if self._failure or limit < LEAST:
+            return self._failure
+        try:
+            return self._finished(begin, limit)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Kill the process and all that it started; remove its files."""
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _finished(self, begin: float, limit: float) -> Found:
         process = self._start()
         (self._folder / "go").touch()
         if not self._wait(begin + limit):
-            self._keep_error()
-            self.close()
-            return {"failed": f"took more than {limit:.0f} s"}
+            return self._too_slow(limit)
         answer = self._folder / "answer"
         if process.returncode or not answer.exists():
             text = self._keep_error() or "no message"
@@ -96,13 +119,10 @@ class Child:
         found: Found = json.loads(answer.read_text())
         return {**found, "seconds": round(time.monotonic() - begin, 1)}
 
-    def close(self) -> None:
-        """Kill the process and all that it started; remove its files."""
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+    def _too_slow(self, seconds: float) -> Found:
+        self._keep_error()
+        self.close()
+        return {"failed": f"took more than {seconds:.0f} s"}
 
     def _start(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -179,8 +199,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=3600, help="seconds for all; %(default)s")
     parser.add_argument(
         "--at-once", type=int, default=min(16, os.cpu_count() or 1), metavar="N",
-        help="processes that may share the GPU while nothing is timed (%(default)s); with 1, less "
-        "of its memory is needed: a step of the paper's models takes 10 to 20 GB",
+        help="processes that may compute at the same time while nothing is timed (%(default)s)",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the record")
     parser.add_argument("--data", type=Path, help="prepared data for the task 'learning'")
@@ -189,20 +208,21 @@ def main() -> None:
     args = parser.parse_args()
     if unknown := set(args.tasks) - set(names):
         parser.error(f"there is no task {unknown.pop()!r}; there are: {'; '.join(names)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # end the tasks, too
     sys.exit(run_all(args))
 
 
 def run_all(args: argparse.Namespace) -> int:
     """Run the tasks that are due; returns the exit status."""
     until = time.monotonic() + args.budget
-    name = "smoke" if args.smoke else gpu_name()
+    name, memory = ("smoke", 0) if args.smoke else gpu()
     path = args.out / f"gpu-{re.sub('[^a-z0-9]+', '-', name.lower())}.json"
     record = json.loads(path.read_text()) if path.exists() else {"device": name, "tasks": {}}
     asked = [task for task in TASKS if not args.tasks or task.name in args.tasks]
     due = [task for task in asked if is_due(task, record["tasks"].get(task.name), path, args)]
     with ExitStack() as stack:
         children = [stack.enter_context(closing(Child(task, args))) for task in due]
-        for jobs in groups(children, args.at_once):
+        for jobs in groups(children, memory // PROGRAM):
             for child, found in run_together(jobs, until, args.at_once):
                 record["tasks"][child.task.name] = found
                 print(f"{child.task.name}: {in_words(found)}", flush=True)
@@ -225,14 +245,17 @@ def is_due(task: Task, before: Any, path: Path, args: argparse.Namespace) -> boo
     return True
 
 
-def groups(children: list[Child], at_once: int) -> Iterator[list[Job]]:
-    """The jobs that may run together: the machine; all that is not timed; one task at a time."""
+def groups(children: list[Child], programs: int) -> Iterator[list[Job]]:
+    """The jobs that may run together: the machine; all that is not timed; one task at a time.
+
+    At most `programs` tasks are prepared beside those that are not timed.
+    """
     machine = [child for child in children if child.task.name == "machine"]
     timed = [child for child in children if child.task.timed and child not in machine]
     checks: list[Job] = [(child, child.finish) for child in children if not child.task.timed]
-    programs = [child for child in timed if child.task.prepared and at_once > 1]
+    prepared = [child for child in timed if child.task.prepared][:programs]
     yield [(child, child.finish) for child in machine]
-    yield [*checks, *((child, child.prepare) for child in programs)]
+    yield [*checks, *((child, child.prepare) for child in prepared)]
     yield from ([(child, child.finish)] for child in timed)
 
 
@@ -251,13 +274,15 @@ def run_together(jobs: list[Job], until: float, at_once: int) -> Iterator[tuple[
             raise
 
 
-def gpu_name() -> str:
-    """The GPU's name; ends the program where there is none."""
-    code = "import torch; print(torch.cuda.get_device_name() if torch.cuda.is_available() else '')"
+def gpu() -> tuple[str, int]:
+    """The GPU's name, and its memory in bytes; ends the program where there is none."""
+    code = """import torch
+if torch.cuda.is_available():
+    print(torch.cuda.get_device_name(), torch.cuda.mem_get_info()[1], sep="\\n")"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    if not (name := done.stdout.strip()):
+    if not (found := done.stdout.split("\n"))[0]:
         sys.exit("this measures a GPU, and PyTorch finds none here; training.py measures a CPU")
-    return name
+    return found[0], int(found[1])
 
 
 def write(path: Path, record: Found) -> None:

@@ -36,8 +36,8 @@ SMALL = Recipe().but(
     layers=2, d_model=64, d_ff=96, heads=4, vocabulary=1003, dropout=0.0, row_length=128,
     source_tokens=512 if SMOKE else 2048, target_tokens=512 if SMOKE else 2048, max_length=128,
 )  # fmt: skip
-BLEU = 31.0
-"""The least BLEU of "learning": a CPU reaches 31.9 on Multi30k."""
+BLEU = 38.0
+"""The least BLEU of "learning": an H200 reached 41.8 on Multi30k."""
 
 
 def model_of(recipe: Recipe) -> Transformer:

@@ -1,5 +1,6 @@
 """Tasks of gpu.py that measure speed: the device, training steps, attention, decoding."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -29,6 +30,7 @@ from regard.text.tokenizer import BOS, EOS, PAD
 from regard.training import update
 from regard.transformer import Transformer
 
+PARENT = os.getppid()
 PEERS = Path(__file__).parent / "peers"
 TINY = {"layers": 1, "d_model": 32, "d_ff": 64, "heads": 2, "vocabulary": 400}
 SMOKE = "--smoke" in sys.argv
@@ -134,9 +136,11 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def wait_for_turn(folder: Path) -> None:
-    """Make the file `ready`, and wait for the file `go`."""
+    """Make the file `ready`, and wait for the file `go`; exit if the parent process has ended."""
     (folder / "ready").touch()
     while not (folder / "go").exists():
+        if os.getppid() != PARENT:
+            sys.exit("the program that started this task has ended")
         time.sleep(0.01)
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -65,7 +66,7 @@ def pretend(
     prepare: Callable[[Any, float], None] = lambda child, until: None,
 ) -> None:
     """Let there be a GPU, and let these functions be all that a task's process does."""
-    monkeypatch.setattr(gpu, "gpu_name", lambda: "NVIDIA H100")
+    monkeypatch.setattr(gpu, "gpu", lambda: ("NVIDIA H100", 10**11))
     monkeypatch.setattr(gpu.Child, "finish", finish)
     monkeypatch.setattr(gpu.Child, "prepare", prepare)
 
@@ -109,7 +110,7 @@ def test_a_task_that_fails_sets_the_status(
 def test_a_used_up_budget_starts_nothing_and_fails_nothing(
     gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gpu, "gpu_name", lambda: "NVIDIA H100")
+    monkeypatch.setattr(gpu, "gpu", lambda: ("NVIDIA H100", 10**11))
     assert gpu.run_all(options(tmp_path, budget=gpu.LEAST / 2)) == 0
     assert not [*tmp_path.iterdir()]
     assert "the budget of 5 s is used up" in capsys.readouterr().out
@@ -137,9 +138,8 @@ def test_what_is_timed_runs_alone_after_checks_and_compiling(
     assert sorted(done[1:4]) == ["finish dropout", "finish search", "prepare base, flex"]
     assert done[4:] == ["finish base, flex", "finish decoding, 1,000"]
     done.clear()
-    names.remove("search")
-    names.remove("dropout")
-    gpu.run_all(options(tmp_path, tasks=names, at_once=1, again=True))
+    monkeypatch.setattr(gpu, "gpu", lambda: ("NVIDIA H100", gpu.PROGRAM - 1))  # no room to prepare
+    gpu.run_all(options(tmp_path, tasks=[names[0], *names[3:]], again=True))
     assert done == ["finish machine", "finish base, flex", "finish decoding, 1,000"]
 
 
@@ -161,12 +161,11 @@ def child(
 
 
 def test_a_task_that_hangs_or_crashes_is_ended_and_named(
-    child: Callable[..., Any], tmp_path: Path
+    child: Callable[..., Any], gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(gpu, "LEAST", 0.0)
     until = time.monotonic() + 60
-    assert child("time.sleep(60)", 10.5).finish(time.monotonic() + 10.5) == {
-        "failed": "took more than 10 s"
-    }
+    assert child("time.sleep(60)", 0.5).finish(until) == {"failed": "took more than 0 s"}
     crashed = child("raise SystemExit('no GPU\\nit fell off the bus')")
     assert crashed.finish(until) == {"failed": "status 1: it fell off the bus"}
     kept = (tmp_path / "out" / "gpu-errors.txt").read_text()
@@ -185,13 +184,63 @@ while not (folder / "go").exists():
     found = waiting.finish(until)
     assert found["ms"] == 7
     assert found["seconds"] < 20
+    assert not waiting._folder.exists()
 
 
-def test_closing_ends_the_process(child: Callable[..., Any]) -> None:
-    waiting = child("(folder / 'ready').touch(); time.sleep(600)")
+def test_a_program_that_compiles_for_too_long_is_a_failure(child: Callable[..., Any]) -> None:
+    until, slow = time.monotonic() + 60, child("time.sleep(600)", 0.5)
+    slow.prepare(until)
+    assert slow.finish(until) == {"failed": "took more than 0 s"}
+    crashed = child("raise SystemExit('no compiler')")
+    crashed.prepare(until)
+    assert crashed.finish(until) == {"failed": "status 1: no compiler"}
+
+
+def test_closing_ends_all_processes(child: Callable[..., Any]) -> None:
+    waiting = child("""
+import subprocess
+sleeping = subprocess.Popen(["sleep", "600"])
+(folder / "process").write_text(str(sleeping.pid))
+(folder / "ready").touch()
+time.sleep(600)""")
     waiting.prepare(time.monotonic() + 60)
+    process, folder = waiting._process, waiting._folder
+    started = int((folder / "process").read_text())
     waiting.close()
-    assert waiting._process.poll() == -signal.SIGKILL
+    assert process.poll() == -signal.SIGKILL
+    assert not folder.exists()
+    assert not alive(started)
+
+
+def alive(process: int) -> bool:
+    """Whether a process still runs, a few seconds after it was killed at the latest."""
+    for _ in range(100):
+        try:
+            if Path(f"/proc/{process}/stat").read_text().split()[2] == "Z":
+                return False
+        except FileNotFoundError:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_a_task_that_waits_for_its_turn_ends_with_the_program_that_started_it(
+    tmp_path: Path,
+) -> None:
+    code = f"""
+import pathlib, subprocess, sys, time
+folder = {str(tmp_path)!r}
+command = [sys.executable, "gpu_tasks.py", "base, flex", "--smoke", "--folder", folder]
+task = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+while task.poll() is None and not (pathlib.Path(folder) / "ready").exists():
+    time.sleep(0.05)
+print(task.pid if task.poll() is None else None)"""
+    environment = os.environ | {"PYTHONPATH": str(SCRIPT.parents[1] / "src")}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, cwd=SCRIPT.parent, env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert not alive(int(done.stdout))
 
 
 def test_every_task_has_work(gpu: Any) -> None:

@@ -36,7 +36,7 @@ _ZSTD_WINDOW = 2**27
 
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _ZSTD = b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))
-"""The first bytes of a frame with text, and of the 16 kinds of frames to skip, which pzstd writes."""
+"""The first bytes of a frame with text, and of 16 kinds of frames to skip, which pzstd writes."""
 
 
 def read_lines(path: str | Path, read: Callable[[int], object] | None = None) -> Iterator[str]:
