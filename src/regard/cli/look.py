@@ -108,9 +108,10 @@ def look(
     html = html or (None if any((text, figure, npz, as_json, search)) else Path("look.html"))
     _refuse_unfit(kind, figure, out, search and target is not None)
     _refuse_both_printed(text, as_json)
-    _refuse_unfit_word(word, figure, bool(html))
     of_sentence = (target, html, text, npz, as_json, search, by_words, kind, layer, head, word)
     _refuse_missing(sentence, figure, of_sentence)
+    chosen = {"--kind": kind, "--layer": layer, "--head": head}
+    _refuse_unshown(word, chosen, figure, bool(html), text)
     set_threads(threads)
     opened = open_model(model)
     if sentence is None:
@@ -311,18 +312,19 @@ def _refuse_unfit(
 def _refuse_both_printed(text: bool, as_json: Path | None) -> None:
     """Raise RecipeError if --text and --json would both be on standard output."""
     if text and str(as_json) == "-":
-        raise RecipeError(
-            "--json - and --text both write to standard output: leave out one of them, or give "
-            "--json a file"
-        )
+        raise RecipeError("--json - and --text both write to standard output: give --json a file")
 
 
-def _refuse_unfit_word(word: str | None, figure: int | None, page: bool) -> None:
-    """Raise RecipeError if a figure needs --word, or if --word is given but no output shows it."""
+def _refuse_unshown(
+    word: str | None, chosen: dict[str, object], figure: int | None, page: bool, text: bool
+) -> None:
+    """Raise RecipeError if a figure needs --word, or if no output depends on an option."""
     if figure in (3, 4) and word is None:
         raise RecipeError(f"--figure {figure} shows one word: give it with --word")
     if word is not None and figure not in (3, 4) and not page:
         raise RecipeError(f"--word {word}: it is for --html, and Figures 3 and 4: leave it out")
+    if not (page or text or figure in (3, 4, 5)) and (given := [*filter(chosen.get, chosen)]):
+        raise RecipeError(f"{given[0]}: it is for --html, --text and Figures 3 to 5: leave it out")
 
 
 def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[object]) -> None:
