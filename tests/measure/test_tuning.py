@@ -146,6 +146,8 @@ def test_a_development_set_has_as_many_lines_on_both_sides(tmp_path: Path) -> No
     for sources, references in ((["a"], []), ([], []), (["a"], ["b", "c"])):
         with pytest.raises(DataError, match="give a development set"):
             refuse_unaligned(tmp_path / "a", sources, tmp_path / "b", references)
+    with pytest.raises(DataError, match="b: has 0 lines, and standard input has 1: give"):
+        refuse_unaligned(Path("-"), ["a"], Path("b"), [])
 
 
 def test_a_parser_is_not_tuned() -> None:

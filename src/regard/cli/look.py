@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -316,7 +316,7 @@ def _refuse_both_printed(text: bool, as_json: Path | None) -> None:
 
 
 def _refuse_unshown(
-    word: str | None, chosen: dict[str, object], figure: int | None, page: bool, text: bool
+    word: str | None, chosen: Mapping[str, object], figure: int | None, page: bool, text: bool
 ) -> None:
     """Raise RecipeError if a figure needs --word, or if no output depends on an option."""
     if figure in (3, 4) and word is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.errors import DataError
-from regard.files.lines import read_lines
+from regard.files.lines import read_lines, shown_name
 from regard.files.manifest import SEAL, read_manifest
 from regard.measure.averages import choose_average
 from regard.recipe import MOST_STEPPED, BleuTokenizer, SearchRecipe
@@ -230,7 +230,7 @@ def refuse_unaligned(
     """Raise DataError if the two files are empty, or differ in their number of lines."""
     if len(sources) != len(references) or not sources:
         raise DataError(
-            f"has {len(references):,} lines, and {source} has {len(sources):,}: give a development "
-            "set whose lines correspond",
-            reference,
+            f"has {len(references):,} lines, and {shown_name(source)} has {len(sources):,}: give a "
+            "development set whose lines correspond",
+            shown_name(reference),
         )
