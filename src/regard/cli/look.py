@@ -110,8 +110,7 @@ def look(
     _refuse_both_printed(text, as_json)
     of_sentence = (target, html, text, npz, as_json, search, by_words, kind, layer, head, word)
     _refuse_missing(sentence, figure, of_sentence)
-    chosen = {"--kind": kind, "--layer": layer, "--head": head}
-    _refuse_unshown(word, chosen, figure, bool(html), text)
+    _refuse_unshown(word, {"--kind": kind, "--layer": layer, "--head": head}, figure, html, text)
     set_threads(threads)
     opened = open_model(model)
     if sentence is None:
@@ -316,7 +315,11 @@ def _refuse_both_printed(text: bool, as_json: Path | None) -> None:
 
 
 def _refuse_unshown(
-    word: str | None, chosen: Mapping[str, object], figure: int | None, page: bool, text: bool
+    word: str | None,
+    chosen: Mapping[str, object],
+    figure: int | None,
+    page: Path | None,
+    text: bool,
 ) -> None:
     """Raise RecipeError if a figure needs --word, or if no output depends on an option."""
     if figure in (3, 4) and word is None:
