@@ -146,9 +146,7 @@ def _draw_model(model: "EncoderDecoder", number: int | None, path: Path | None) 
     from regard.view.multihead import multihead
 
     if not isinstance(model, Transformer):
-        raise ModelError(
-            f"--figure {number} draws a Transformer, and this model is of another family"
-        )
+        raise ModelError(f"--figure {number} draws a Transformer; this model is of another family")
     path = path or Path(f"figure-{number}.svg")
     drawn = (architecture if number == 1 else multihead)(model, path.suffix.lstrip("."))
     write_file(path, drawn)
@@ -338,6 +336,4 @@ def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[o
     """
     more = any(option not in (None, False) for option in others)
     if sentence is None and (more or figure not in (1, 2)):
-        raise RecipeError(
-            "no sentence: give one after the model; only --figure 1 and 2, with --out, need none"
-        )
+        raise RecipeError("no sentence: give one after the model; only --figure 1 and 2 need none")
