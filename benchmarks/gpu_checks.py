@@ -156,7 +156,7 @@ def compiled(kernel: str) -> Callable[[Transformer], Steps]:
     def make(model: Transformer) -> Steps:
         if SMOKE:
             return Whole(model, 0.1)
-        return Compiled(model, 0.1, for_compiled_step(kernel), refuse)
+        return Compiled(model, 0.1, for_compiled_step(DEVICE, kernel), refuse)
 
     return make
 

@@ -90,7 +90,7 @@ def ours(recipe: Recipe, attention: str | None = "flex") -> Step:
     def refuse(message: str) -> None:
         raise RuntimeError(message)
 
-    steps = Compiled(model, smoothing, for_compiled_step(attention), refuse)
+    steps = Compiled(model, smoothing, for_compiled_step(DEVICE, attention), refuse)
     return lambda batch: update(steps, optimizer, [batch], RATE)
 
 

@@ -147,7 +147,7 @@ def on_a_cpu(data: Path) -> None:
 
 
 def on_a_gpu(data: Path) -> None:
-    for arithmetic in (of_a_gpu(), for_compiled_step()):
+    for arithmetic in (of_a_gpu(), for_compiled_step(GPU)):
         torch._dynamo.reset()
         torch._dynamo.utils.counters.clear()
         compare(data, "cuda", "inductor", arithmetic)
@@ -210,6 +210,7 @@ def test_the_step_is_compiled_on_a_gpu_where_batches_have_one_shape(
         return model, steps_for(model, optimizer, recipe, device, torch.bfloat16, pytest.fail)
 
     monkeypatch.setattr("regard.steps.compiled", lambda function, graphs=False: program)
+    monkeypatch.setattr("regard.arithmetic.choose.all_bytes", lambda device: 24 * 10**9)
     for recipe, device in (
         (STEP, CPU),
         (STEP.but(layout="grouped"), GPU),

@@ -10,7 +10,7 @@ import torch
 from arithmetic.cases import BF16, FP32, INT8, NUMBA, ONEDNN, inference, skip_without
 from regard.arithmetic import choose
 from regard.arithmetic.cpu import Cpu
-from regard.arithmetic.cuda import CUDNN, EFFICIENT, Cuda
+from regard.arithmetic.cuda import CUDNN, EFFICIENT, LARGE_BATCH, LARGE_CHUNK, Cuda
 from regard.arithmetic.exact import BlockedLinear
 from regard.arithmetic.flex import FlexCuda
 from regard.arithmetic.inference import ExactInference, Inference
@@ -65,17 +65,24 @@ def test_training_on_a_cpu(
         assert chosen.parts() is made
 
 
-def test_training_on_other_devices() -> None:
+@pytest.mark.parametrize(("memory", "chunk"), [(24, Cuda.chunk), (40, LARGE_CHUNK)])
+def test_training_on_other_devices(
+    memory: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU with much memory computes the loss in large chunks."""
+    monkeypatch.setattr(choose, "all_bytes", lambda device: memory * 10**9)
     gpu = choose.for_training(recipe(), GPU, BF16, 2)
     assert type(gpu.whole) is Cuda
-    assert gpu.whole.learning
+    assert (gpu.whole.learning, gpu.whole.chunk) == (True, chunk)
     assert gpu.large == math.inf
-    assert gpu.compiled is choose.for_compiled_step
-    assert type(choose.for_compiled_step()) is FlexCuda  # until a GPU has measured all of them
+    assert gpu.compiled is not None
+    compiled = gpu.compiled()
+    assert type(compiled) is FlexCuda
+    assert (compiled.learning, compiled.chunk) == (True, chunk)
     for attention, kernels in (("efficient", EFFICIENT), ("cudnn", CUDNN)):
-        other = choose.for_compiled_step(attention)
+        other = choose.for_compiled_step(GPU, attention)
         assert type(other) is Cuda
-        assert (other.learning, other.kernels) == (True, kernels)
+        assert (other.learning, other.kernels, other.chunk) == (True, kernels, chunk)
     plain = choose.ForTraining(PLAIN, tuple, math.inf)
     assert choose.for_training(recipe(), OTHER, FP32, 2) == plain
     for device in CPU, GPU, OTHER:
@@ -236,7 +243,7 @@ def test_decoding_in_int8_keeps_fp32_where_bf16_is_slow(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("memory", "tokens"),
-    [(24, Cuda.batch_tokens), (40, choose.LARGE_BATCH), (80, choose.LARGE_BATCH)],
+    [(24, Cuda.batch_tokens), (40, LARGE_BATCH), (80, LARGE_BATCH)],
 )
 def test_decoding_on_a_gpu(memory: int, tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its weights stay; where there is much memory, batches are large."""

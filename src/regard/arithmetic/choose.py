@@ -21,7 +21,7 @@ in blocks, so that sentences can decode to the same bits in any batch; or rounde
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -69,11 +69,6 @@ in eight steps then, so that threads with small batches hardly wait for each oth
 MANY_WEIGHTS = 2**22
 """In bf16 on a CPU, a model with at least this many weights is updated by a loop, which is then
 faster than PyTorch's Adam."""
-MUCH_MEMORY = 40 * 10**9
-"""A GPU with at least this many bytes of memory decodes `LARGE_BATCH` source tokens together."""
-LARGE_BATCH = 65_536
-"""The most source tokens in a batch on a GPU with `MUCH_MEMORY`. The keys, values and logits of
-such a batch take about 30 GB in fp32 for the paper's big model (calculated, not measured)."""
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
@@ -118,7 +113,8 @@ def for_training(
     if asked == "plain" or device.type not in ("cpu", "cuda"):
         return ForTraining(PLAIN, tuple, math.inf)
     if device.type == "cuda":
-        return ForTraining(Cuda(learning=True), tuple, math.inf, for_compiled_step)
+        whole = Cuda(learning=True).with_memory(all_bytes(device))
+        return ForTraining(whole, tuple, math.inf, partial(for_compiled_step, device))
     products = Int8Products() if recipe.precision == "int8" else _products(dtype)
     divided = 2 if threads % 2 == 0 else 1
     by_loops = asked in ("auto", "loops") and threads == divided
@@ -135,16 +131,18 @@ def for_training(
     return ForTraining(Cpu(products), parts, large)
 
 
-def for_compiled_step(attention: str = COMPILED_ATTENTION) -> Arithmetic:
-    """The arithmetic of a GPU's compiled step.
+def for_compiled_step(device: torch.device, attention: str = COMPILED_ATTENTION) -> Arithmetic:
+    """The arithmetic of the compiled step of a GPU.
 
     `attention` names its kernel of equation (1): "flex", "cudnn" or "efficient".
     """
+    memory = all_bytes(device)
     if attention == "flex":
         from regard.arithmetic.flex import FlexCuda  # slow to import
 
-        return FlexCuda(learning=True)
-    return Cuda(learning=True, kernels=CUDNN if attention == "cudnn" else EFFICIENT)
+        return FlexCuda(learning=True).with_memory(memory)
+    kernels = CUDNN if attention == "cudnn" else EFFICIENT
+    return Cuda(learning=True, kernels=kernels).with_memory(memory)
 
 
 def for_update(
@@ -187,10 +185,7 @@ def for_decoding(
     whose `batches_agree` returns False.
     """
     if device.type == "cuda":
-        by = Cuda(learning=False, products=Joined(model))
-        if all_bytes(device) >= MUCH_MEMORY:
-            by.batch_tokens = LARGE_BATCH
-        return by
+        return Cuda(learning=False, products=Joined(model)).with_memory(all_bytes(device))
     dtype = model.output_matrix.weight.dtype
     if device.type != "cpu" or not can_pack(dtype):
         return for_inference(device, dtype)

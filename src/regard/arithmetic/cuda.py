@@ -4,7 +4,7 @@ No function here waits for the GPU: none reads a number from it or copies a numb
 """
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +29,15 @@ STEPS_UNSEEN = 16
 """In a search, the host looks at the results only once in this number of steps. After each look,
 the GPU is idle until the host has launched the next step. A sentence that has ended may take part
 in up to 15 more steps, which add nothing to it."""
+MUCH_MEMORY = 40 * 10**9
+"""A GPU with at least this many bytes of memory decodes `LARGE_BATCH` source tokens together, and
+computes the loss in chunks of `LARGE_CHUNK` tokens."""
+LARGE_BATCH = 65_536
+"""The keys, values and logits of a batch of as many source tokens take about 30 GB in fp32 for the
+paper's big model (calculated); for base in bf16, an H200 needed 10 GB."""
+LARGE_CHUNK = 32_768
+"""In a step of the base model on an H200, smaller chunks, of 8,192 tokens, took about 1 ms longer,
+and 2.6 GB less memory."""
 _STRIDES = 16
 """A bias gets strides that are multiples of this, because the first kernel of `EFFICIENT` would
 copy a bias with other strides."""
@@ -69,9 +78,8 @@ class Cuda(Fused):
 
     batch_tokens = 16_384  # many, because even a small step takes some milliseconds to launch
     side_by_side = False
-    chunk = 32_768
-    """The loss computes the logits of at most this many tokens together. Chunks of 8,192 tokens
-    took about 1 ms longer in a step of the base model on an H200, and 2.6 GB less memory."""
+    chunk = 8192
+    """The loss computes the logits of at most this many tokens together, to use all of a GPU."""
     logits_at_once = 2**27
     """Without the kernel that summarizes logits, at most this many are ranked together: 512 MiB in
     fp32."""
@@ -85,6 +93,12 @@ class Cuda(Fused):
     ):
         self.learning, self.kernels, self.products = learning, kernels, products or Products()
         self.granule = RecordedSteps(STEPS_UNSEEN)
+
+    def with_memory(self, bytes_: int) -> Self:
+        """Use more memory at once if the GPU has `MUCH_MEMORY`; returns this object."""
+        if bytes_ >= MUCH_MEMORY:
+            self.batch_tokens, self.chunk = LARGE_BATCH, LARGE_CHUNK
+        return self
 
     def mask(self, allowed: Tensor) -> Mask:
         """A mask for a fused kernel."""
