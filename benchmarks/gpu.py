@@ -44,8 +44,6 @@ LEAST = 10.0
 """No task is started if fewer seconds of the budget are left."""
 PROGRAM = 20 * 10**9
 """The most bytes of the GPU's memory that a task with a compiled program takes."""
-
-
 Found = dict[str, Any]
 """The figures of a task by name."""
 

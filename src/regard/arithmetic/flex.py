@@ -16,7 +16,7 @@ from regard.equations import Mask
 
 SIDE = 128
 """The number of queries, and of keys, in a block of scores. PyTorch refuses smaller blocks in the
-backward pass, unless it may try all of its kernels, which takes minutes."""
+backward pass, unless it may try all of its kernels, which takes much longer to compile."""
 NARROW = 64
 """In bf16 and for heads of at most this width, `SMALL_TILES` are used."""
 SMALL_TILES: Any = {
