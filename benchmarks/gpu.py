@@ -175,6 +175,8 @@ TASKS = [
     Task("base, rows of 128", 150, prepared=True),
     Task("decoding, 1,000", 60),
     Task("decoding, 3,003", 90),
+    Task("decoding, 3,003, three streams", 90),
+    Task("decoding, 3,003, one stream", 90),
     *(Task(f"big, {kernel}", 200, prepared=True) for kernel in KERNELS),
     Task("decoding, 20,000", 120),
     Task("base, not compiled", 60),

@@ -12,13 +12,16 @@ import torch
 from gpu_speed import DEVICE, SMOKE, RandomPairs, batches_of, sized
 from torch import Tensor
 
-from regard.arithmetic.choose import for_compiled_step, for_inference
+from regard.arithmetic.choose import for_compiled_step, for_decoding, for_inference
 from regard.arithmetic.cuda import Cuda
 from regard.arithmetic.plain import PLAIN
 from regard.data.batches import Batch
-from regard.data.rows import one_per_row
+from regard.data.rows import Rows, one_per_row
+from regard.decoding import Decoding
+from regard.hypotheses import Hypothesis
 from regard.machine import devices
 from regard.machine.processes import OutOfMemory
+from regard.machine.streams import Streams
 from regard.measure.validation import loss_and_accuracy
 from regard.optimizer import FlatAdam
 from regard.paper import BASE
@@ -104,10 +107,30 @@ def searching() -> dict[str, Any]:
     found = {}
     for beam in (1, 4, 7):
         mine, right = results[DEVICE.type, beam], results["cpu", beam]
-        same = sum(a == b for a, b in zip(mine, right, strict=True))
-        found[f"same, beam {beam}"] = same / len(right)
+        found[f"same, beam {beam}"] = alike(mine, right)
+    mine, right = in_streams(placed, sources * 5, more), results["cpu", 4][::2] * 5
+    found["same, in streams"] = alike(mine, right)
     found["ranked, fp32"], found["ranked, bf16"] = map(ranked, (torch.float32, torch.bfloat16))
     return {"passes": min(found.values()) >= 0.99, **found}
+
+
+def alike(mine: list[Any], right: list[Any]) -> float:
+    """The share of entries that are the same."""
+    return sum(a == b for a, b in zip(mine, right, strict=True)) / len(right)
+
+
+def in_streams(model: Transformer, sources: list[list[int]], more: int) -> list[tuple[int, ...]]:
+    """The best hypotheses, with a beam of 4, of sentences decoded in batches at the same time."""
+    recipe = SMALL.but(beam=4, max_extra=more).search
+    model.compute_by(by := for_decoding(model, DEVICE, "fp32", exact=False))
+    by.streams, by.batch_tokens = Streams(DEVICE, 3), 600
+
+    def found(rows: Rows, limits: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
+        signs = {"bos": BOS, "eos": EOS, "pad": PAD, "ranker": by.most_likely}
+        return search(model, rows, limits, recipe, **signs, granule=by.granule)
+
+    decoding = Decoding(model, recipe, exact=False)
+    return [best.tokens for best, *_ in decoding.hypotheses(sources, found, here=True)]
 
 
 def ranked(dtype: torch.dtype) -> float:

@@ -21,6 +21,7 @@ from regard.data.prefetch import Prefetched
 from regard.data.rows import Rows
 from regard.decoding import Decoding
 from regard.hypotheses import Hypothesis
+from regard.machine.streams import Streams
 from regard.optimizer import FlatAdam
 from regard.paper import BASE, BIG
 from regard.recipe import Recipe
@@ -299,10 +300,11 @@ def attention() -> dict[str, Any]:
     return found
 
 
-def decoding(sentences: int, dtype: str = "bfloat16") -> dict[str, Any]:
+def decoding(sentences: int, dtype: str = "bfloat16", streams: int | None = None) -> dict[str, Any]:
     """The speed of base with random weights, beam 4, and outputs 10 tokens longer than the source.
 
     With random weights, hardly any output ends earlier, so the number of output tokens is known.
+    `streams` batches are decoded at the same time; None means as many as `regard translate` does.
     """
     recipe = sized(BASE).but(max_extra=10)
     pairs = RandomPairs(20 if SMOKE else sentences, recipe.tokenizer.vocabulary)
@@ -310,6 +312,8 @@ def decoding(sentences: int, dtype: str = "bfloat16") -> dict[str, Any]:
     model = Transformer(recipe.model, recipe.tokenizer.vocabulary)
     model.to(DEVICE, getattr(torch, dtype)).eval()
     model.compute_by(for_decoding(model, DEVICE, dtype, exact=False))
+    if streams is not None:
+        model.by.streams = Streams(DEVICE, streams)
 
     def found(rows: Rows, limits: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
         by, signs = model.by, {"bos": BOS, "eos": EOS, "pad": PAD}

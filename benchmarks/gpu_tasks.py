@@ -47,6 +47,8 @@ def tasks(data: Path | None, folder: Path) -> dict[str, Callable[[], dict[str, A
         "attention": speed.attention,
         "decoding, 1,000": partial(speed.decoding, 1000),
         "decoding, 3,003": partial(speed.decoding, 3003),
+        "decoding, 3,003, one stream": partial(speed.decoding, 3003, streams=1),
+        "decoding, 3,003, three streams": partial(speed.decoding, 3003, streams=3),
         "decoding, 20,000": partial(speed.decoding, 20_000),
         "decoding, fp32": partial(speed.decoding, 1000, "float32"),
     }

@@ -2,10 +2,12 @@
 
 import itertools
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
+from threading import Lock
 from typing import NoReturn
 
 import pytest
@@ -14,10 +16,12 @@ import torch
 import regard.decoding
 import regard.machine.copies
 from regard.arithmetic.choose import can_use_loops
+from regard.arithmetic.cuda import Cuda
 from regard.data.rows import Rows, one_per_row
 from regard.decoder_state import DecoderState
 from regard.equations import Arithmetic
 from regard.errors import DataError, ModelError, RecipeError, RegardError
+from regard.machine.streams import Streams
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import BOS, EOS
 from regard.transformer import Transformer
@@ -75,6 +79,42 @@ def test_batches_side_by_side_are_those_one_by_one(monkeypatch: pytest.MonkeyPat
     finally:
         torch.set_num_threads(before)
     assert found[0] == found[1]
+
+
+def of_a_gpu() -> Translator:
+    """A translator that computes on the CPU as on a GPU: in small batches, two at a time."""
+    some, by = translator(), Cuda(learning=False, streams=Streams(torch.device("cpu"), 2))
+    by.batch_tokens = 61
+    some.model.compute_by(by)  # type: ignore[union-attr]
+    return some
+
+
+def test_batches_in_streams_are_those_one_by_one(two_best: list[list[Translation]]) -> None:
+    some = of_a_gpu()
+    for _ in range(2):
+        found = list(some.stream(LINES, n_best=2))
+        for one, other in zip(found, two_best, strict=True):
+            assert [t.text for t in one] == [t.text for t in other]
+            assert [t.score for t in one] == pytest.approx([t.score for t in other], abs=1e-5)
+    assert len(some.model.batches) > 6  # type: ignore[union-attr]
+
+
+def test_tables_of_positions_are_made_before_streams_use_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    some = of_a_gpu()
+    embedding = some.model.embedding  # type: ignore[union-attr]
+    embedding.positions = embedding.positions[:3]
+    expected, table = translator().translate(LINES[:20]), []
+
+    def start(model: Heard, source: Rows) -> DecoderState:
+        table.append(model.embedding.positions)
+        return Transformer.start(model, source)
+
+    monkeypatch.setattr(Heard, "start", start)
+    assert some.translate(LINES[:20]) == expected
+    assert len(table) > 1
+    assert all(one is embedding.positions for one in table)
 
 
 @pytest.fixture
@@ -244,6 +284,32 @@ def test_what_does_not_fit_the_memory_is_decoded_in_halves(monkeypatch: pytest.M
     room = 0
     with pytest.raises(RegardError, match=r"pieces does not fit the memory with search\.beam = 4"):
         translator().translate(lines)
+
+
+def test_what_does_not_fit_beside_other_batches_is_decoded_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The memory holds two sentences, or one beside another batch of one."""
+    rows, lock = [], Lock()
+
+    def scarce(model: Heard, source: Rows) -> DecoderState:
+        with lock:
+            rows.append(len(source.ids))
+            full = sum(rows) > 2
+        try:
+            if full:
+                raise torch.OutOfMemoryError("out of memory")
+            time.sleep(0.01)
+            return Transformer.start(model, source)
+        finally:
+            with lock:
+                rows.remove(len(source.ids))
+
+    lines = LINES[::4]
+    expected = translator().translate(lines)
+    some = of_a_gpu()
+    monkeypatch.setattr(Heard, "start", scarce)
+    assert some.translate(lines) == expected
 
 
 def test_learned_positions_bound_the_output_instead_of_breaking_it() -> None:

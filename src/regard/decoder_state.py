@@ -144,14 +144,19 @@ class DecoderState:
         )
 
     def _only(self, most: int) -> DecoderState:
-        """Renumber the slots, used ones first, and keep at most `most` slots of each sentence."""
+        """Renumber the slots, used ones first, and keep at most `most` slots of each sentence.
+
+        Stored keys and values get `most` slots. What is in slots that the state does not have has
+        no meaning.
+        """
         lives = self.ancestry.any(dim=1)
         filled = lives.sum(dim=1)
         slots = lives.byte().sort(dim=1, descending=True, stable=True).indices
         slots = slots[:, :most]
+        stored = F.pad(slots, (0, most - slots.shape[1]))
         return replace(
             self,
-            past=tuple(cache.only(slots) for cache in self.past),
+            past=tuple(cache.only(stored) for cache in self.past),
             ancestry=self.ancestry.gather(2, slots[:, None].expand(-1, self.ancestry.shape[1], -1)),
             filled=filled,
             uniform=False,

@@ -1,7 +1,7 @@
 """§6.1 and §6.3: decoding of sentences in batches, for translation and parsing.
 
-Sentences of similar length are decoded together, in batches of a limited number of tokens. On a
-CPU, several batches are decoded at the same time. Results are in the order of the sentences.
+Sentences of similar length are decoded together, in batches of a limited number of tokens. Several
+batches are decoded at the same time. Results are in the order of the sentences.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from regard.arithmetic.choose import (
 from regard.arithmetic.exact import WIDTH
 from regard.data.rows import Rows, one_per_row
 from regard.encoder_decoder import EncoderDecoder
-from regard.equations import Arithmetic
+from regard.equations import Arithmetic, Together
 from regard.errors import RegardError
 from regard.hypotheses import Hypothesis
 from regard.machine.copies import Copies, can_be_copied
@@ -90,7 +90,7 @@ class Searchable(Steppable[Rows, Any], Protocol):
 
 
 class _Division(NamedTuple):
-    """The division of batches among copies of this process or, if `copies` is 0, among threads."""
+    """The division of batches among streams of a GPU, copies of this process, or else threads."""
 
     batches: list[list[int]]
     few: list[FewRows]
@@ -98,12 +98,16 @@ class _Division(NamedTuple):
     loops: bool
     """Whether equations are computed by compiled loops (see `LOOPS_FROM`)."""
     copies: int
+    """The number of copies of this process; 0 for threads."""
     workers: int
     share: int | None
     """The number of cores of each worker; None divides the cores equally."""
+    streams: Together | None
 
-    def run(self, decode: Callable[[list[int]], Found]) -> Iterator[Found]:
-        """Decode each batch; yield the hypotheses in the order of the batches."""
+    def run(self, decode: Callable[[list[int]], Found | None]) -> Iterator[Found | None]:
+        """Decode each batch; yield the results in the order of the batches."""
+        if self.streams:
+            return self.streams.map(decode, self.batches)
         if self.copies:
             return _by_copies(decode, self.batches, self.copies)
         return side_by_side(decode, self.batches, self.workers, self.share)
@@ -147,7 +151,10 @@ class Decoding:
         Raises RegardError if a single sentence does not fit the memory.
         """
         division = self._division(sources, may_copy=not here)
-        found: Found = [[] for _ in sources]
+        found: dict[int, list[Hypothesis]] = {}
+        too_large = []
+        if division.streams:
+            self._make_tables(sources)
         with ExitStack() as stack:
             for member in self.model.members if division.loops else ():
                 stack.enter_context(member.computing_by(with_loops(member.by)))
@@ -155,10 +162,14 @@ class Decoding:
                 stack.enter_context(member.stepping_by(few_rows))
             decoded = division.run(partial(self._search, sources, search))
             for batch, best_of_each in zip(division.batches, decoded, strict=True):
-                for i, best in zip(batch, best_of_each, strict=True):
-                    found[i] = best
+                if best_of_each is None:
+                    too_large.append(batch)
+                else:
+                    found.update(zip(batch, best_of_each, strict=True))
+            for batch in too_large:
+                found.update(zip(batch, self._alone(sources, search, batch), strict=True))
         self._tokens += sum(map(len, sources))
-        return found
+        return [found[i] for i in range(len(sources))]
 
     def prepare_few_rows(self) -> None:
         """Decode batches of few rows by `FewRows` from this call on, if `exact` is False."""
@@ -182,7 +193,7 @@ class Decoding:
 
     def _division(self, sources: Sequence[Sequence[int]], *, may_copy: bool) -> _Division:
         by, threads, tokens = self.model.by, torch.get_num_threads(), sum(map(len, sources))
-        workers = _workers() if by.side_by_side else 1
+        workers = by.streams.count if by.streams else _workers() if by.side_by_side else 1
         may_copy = may_copy and self._can_copy(tokens)
         few, batches = self._few(sources)
         if few:
@@ -194,8 +205,8 @@ class Decoding:
         one_core = copies or threads // max(1, min(workers, len(batches))) == 1
         loops = bool(one_core) and self.exact is False and tokens >= LOOPS_FROM
         if by.side_by_side and self.one_by_one:
-            return _Division(batches, few, loops, copies, threads, share=1)
-        return _Division(batches, few, loops, copies, workers, share=None)
+            return _Division(batches, few, loops, copies, threads, 1, by.streams)
+        return _Division(batches, few, loops, copies, workers, None, by.streams)
 
     def _can_copy(self, tokens: int) -> bool:
         """Whether copies of this process may be used to decode this many source tokens."""
@@ -209,12 +220,16 @@ class Decoding:
             return [[i] for i in range(len(sources))]
         return by_length(sources, most * 4 // max(4, self.recipe.beam), workers, least)
 
-    def _search(self, sources: Sequence[Sequence[int]], search: Search, batch: list[int]) -> Found:
-        """The hypotheses for a batch of the sources.
+    def _make_tables(self, sources: Sequence[Sequence[int]]) -> None:
+        """Make the tables of positions now: a stream would not wait for what another one makes."""
+        longest = max(map(len, sources), default=0) + WIDTH + self.recipe.max_extra
+        for member in self.model.members:
+            member.make_tables(longest + member.by.granule.steps)
 
-        If the batch does not fit the memory, it is decoded in halves. Raises RegardError if a
-        single sentence does not fit.
-        """
+    def _search(
+        self, sources: Sequence[Sequence[int]], search: Search, batch: list[int]
+    ) -> Found | None:
+        """The hypotheses for a batch of the sources; None if the batch does not fit the memory."""
         rows = self._rows([sources[i] for i in batch])
         limits = (rows.segments != 0).sum(1) + self.recipe.max_extra
         try:
@@ -222,15 +237,26 @@ class Decoding:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-        if len(batch) == 1:
-            raise RegardError(
-                f"a sentence of {rows.ids.shape[1]} pieces does not fit the memory with "
-                f"search.beam = {self.recipe.beam}: lower that, or split the sentence"
-            )
         free_memory(self.model.device)
+        return None
+
+    def _alone(self, sources: Sequence[Sequence[int]], search: Search, batch: list[int]) -> Found:
+        """The hypotheses for a batch that did not fit the memory beside other batches.
+
+        The batch is decoded in halves, one after the other. Raises RegardError if a single sentence
+        does not fit.
+        """
+        found: Found = []
         half = len(batch) // 2
-        halves = batch[:half], batch[half:]
-        return [one for some in halves for one in self._search(sources, search, some)]
+        for some in (batch[:half], batch[half:]) if half else (batch,):
+            best_of_each = self._search(sources, search, some)
+            if best_of_each is None and not half:
+                raise RegardError(
+                    f"a sentence of {len(sources[batch[0]])} pieces does not fit the memory with "
+                    f"search.beam = {self.recipe.beam}: lower that, or split the sentence"
+                )
+            found += self._alone(sources, search, some) if best_of_each is None else best_of_each
+        return found
 
     def _rows(self, sources: Sequence[Sequence[int]]) -> Rows:
         rows = one_per_row(sources)
@@ -256,8 +282,8 @@ def _useful_copies(batches: int) -> int:
 
 
 def _by_copies(
-    decode: Callable[[list[int]], Found], batches: Sequence[list[int]], count: int
-) -> Iterator[Found]:
+    decode: Callable[[list[int]], Found | None], batches: Sequence[list[int]], count: int
+) -> Iterator[Found | None]:
     """Decode each batch on one core: in copies of this process, or in threads if forking fails."""
     try:
         copies = Copies(decode, batches, count, partial(torch.set_num_threads, 1))

@@ -147,6 +147,14 @@ class EncoderDecoder(Computing, ABC):
         """The device that the parameters are on."""
         return self.embedding.tokens.weight.device
 
+    def make_tables(self, longest: int) -> None:
+        """Compute the table of positions for sentences of up to `longest` tokens now.
+
+        Otherwise, a table is computed when it is first needed.
+        """
+        for embedding in {self.embedding, self.target_side}:
+            embedding.table(longest)
+
     def compute_by(self, arithmetic: Arithmetic) -> None:
         """Compute all equations by this arithmetic from now on; a new model computes by `PLAIN`."""
         for module in self.modules():

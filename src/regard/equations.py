@@ -8,8 +8,8 @@ definitions (`Plain`), and faster ones for each kind of machine. When a model is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -157,6 +157,17 @@ class FewRowsLimits(NamedTuple):
     """A step has at most this many products, the number of rows times the number of weights."""
 
 
+class Together(Protocol):
+    """Threads that work at the same time."""
+
+    @property
+    def count(self) -> int:
+        """The number of threads."""
+
+    def map(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        """Yield `work(item)` for each item, in order."""
+
+
 class Arithmetic(ABC):
     """An implementation of the paper's equations."""
 
@@ -164,6 +175,8 @@ class Arithmetic(ABC):
     """The most source tokens that decoding puts in one batch, padding included."""
     side_by_side: bool = True
     """Whether decoding computes several batches at the same time, each with some of the cores."""
+    streams: Together | None = None
+    """The threads that decode batches on a GPU at the same time; None on a CPU."""
     few_rows: FewRowsLimits | None = None
     """The batches that `arithmetic.few_rows` decodes; None if it decodes none."""
     granule: Granule = ONE_STEP

@@ -54,8 +54,7 @@ def steps_for(
     if isinstance(optimizer, ShardedAdam):
         return BySize(model, Sharded(model, smoothing, optimizer, loss), chosen, can_halve=False)
     if chosen.compiled and recipe.data.layout == "packed":
-        for embedding in {model.embedding, model.target_side}:
-            embedding.table(recipe.data.row_length)  # make the table of positions before tracing
+        model.make_tables(recipe.data.row_length)  # a program is traced without making tables
         return Compiled(model, smoothing, chosen.compiled(), warn, loss)
     return BySize(model, Whole(model, smoothing, loss), chosen, can_halve=True)
 

@@ -10,7 +10,14 @@ import torch
 from arithmetic.cases import BF16, FP32, INT8, NUMBA, ONEDNN, inference, skip_without
 from regard.arithmetic import choose
 from regard.arithmetic.cpu import Cpu
-from regard.arithmetic.cuda import CUDNN, EFFICIENT, LARGE_BATCH, LARGE_CHUNK, Cuda
+from regard.arithmetic.cuda import (
+    CUDNN,
+    EFFICIENT,
+    LARGE_BATCH,
+    LARGE_CHUNK,
+    TOKEN_BYTES,
+    Cuda,
+)
 from regard.arithmetic.exact import BlockedLinear
 from regard.arithmetic.flex import FlexCuda
 from regard.arithmetic.inference import ExactInference, Inference
@@ -243,10 +250,10 @@ def test_decoding_in_int8_keeps_fp32_where_bf16_is_slow(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("memory", "tokens"),
-    [(24, Cuda.batch_tokens), (40, LARGE_BATCH), (80, LARGE_BATCH)],
+    [(8, 6_521), (24, 19_565), (40, 32_608), (85, LARGE_BATCH), (150, LARGE_BATCH)],
 )
 def test_decoding_on_a_gpu(memory: int, tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its weights stay; where there is much memory, batches are large."""
+    """Its weights stay; two batches at the same time take at most three quarters of the memory."""
     monkeypatch.setattr(choose, "all_bytes", lambda device: memory * 10**9)
     model = small_model(BF16)
     by = choose.for_decoding(model, GPU, "bf16", None)
@@ -254,6 +261,8 @@ def test_decoding_on_a_gpu(memory: int, tokens: int, monkeypatch: pytest.MonkeyP
     assert not by.learning
     assert type(by.products) is Joined
     assert by.batch_tokens == tokens
+    assert by.streams is not None
+    assert by.streams.count * tokens * TOKEN_BYTES <= 0.75 * memory * 10**9
     assert model.decoder[0].self_attention.W_q.weight.dtype == BF16
 
 

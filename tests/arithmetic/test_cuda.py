@@ -4,9 +4,12 @@ What its kernels do, a GPU alone can show.
 """
 
 import copy
+import time
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -16,6 +19,7 @@ from regard.arithmetic.cuda import Cuda, adam_in_one_pass
 from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.ranking import BLOCK, summary
 from regard.equations import Adam, Learned, Moments
+from regard.machine.streams import Streams
 from run.killing import PROCESSES
 
 CONSTANTS = Adam(0.9, 0.98, 1e-9)
@@ -39,6 +43,27 @@ def test_the_right_entry_of_the_gradient_is_not_rounded_on_the_way() -> None:
     logits = torch.zeros(1, 2, dtype=torch.bfloat16)
     of_a_gpu().softmax_gradient(logits, torch.tensor([[0]]), 0.1)
     assert logits.double().tolist() == [[pytest.approx(0.5 - 0.9, rel=2**-9), 0.5]]
+
+
+def test_threads_do_not_change_each_others_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch keeps one choice of kernels for all threads, and restores it after each use."""
+    attend, allowed = F.scaled_dot_product_attention, []
+
+    def slow(*args: Any) -> Tensor:
+        time.sleep(0.001 * len(allowed) % 3)
+        allowed.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return attend(*args)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", slow)
+    by = Cuda(learning=False)
+    mask = by.mask(torch.ones(1, 1, 3, 3, dtype=torch.bool))
+    x = torch.randn(2, 4, 3, 8)
+    found = list(Streams(torch.device("cpu"), 3).map(lambda i: by.attend(x, x, x, mask), range(60)))
+    assert allowed == [False] * 60
+    assert torch.backends.cuda.cudnn_sdp_enabled()  # as it was
+    right = PLAIN.attend(x, x, x, PLAIN.mask(mask.allowed))
+    for one in found:
+        torch.testing.assert_close(one, right)
 
 
 def state() -> tuple[torch.Tensor, torch.Tensor, Moments]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.arithmetic.cuda import STEPS_UNSEEN, Cuda
 from regard.arithmetic.graphs import WORTH_RECORDING, RecordedSteps
 from regard.granules import ONE_STEP, overwrite
+from regard.machine.streams import Streams
 from regard.recipe import SearchRecipe
 from regard.search import search
 from test_granules import MODELS, SENTENCES, SIGNS, assert_near, drawn, sources
@@ -98,6 +99,20 @@ def test_memory_that_runs_out_while_a_step_is_recorded_is_no_failure_of_recordin
     toy, limits = drawn(9, 0.0, False, 1), torch.full((8,), 60)
     with pytest.raises(torch.OutOfMemoryError):
         search(toy, SENTENCES, limits, RECIPE, **SIGNS, granule=Full())
+
+
+def test_each_thread_has_recordings_of_its_own() -> None:
+    """Streams compute at the same time, so that no thread may overwrite another's recording."""
+    toy, limits, twin = drawn(9, 0.0, False, 1), torch.full((8,), 60), Twin()
+    right = search(toy, SENTENCES, limits, RECIPE, **SIGNS)
+
+    def found(i: int) -> tuple[Any, int]:
+        return search(toy, SENTENCES, limits, RECIPE, **SIGNS, granule=twin), twin.asked
+
+    (first, asked), (second, asked_twice) = Streams(torch.device("cpu"), 1).map(found, range(2))
+    assert first == second == right
+    assert asked_twice == 2 * asked > 0
+    assert (twin.asked, twin.replayed) == (0, 0)
 
 
 def test_on_a_cpu_nothing_is_recorded() -> None:

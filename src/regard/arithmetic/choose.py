@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.arithmetic.cpu import Cpu
-from regard.arithmetic.cuda import CUDNN, EFFICIENT, Cuda
+from regard.arithmetic.cuda import CUDNN, EFFICIENT, STREAMS, Cuda
 from regard.arithmetic.exact import BlockedLinear
 from regard.arithmetic.inference import ExactInference, Inference
 from regard.arithmetic.int8 import Int8Products, has_int8_training
@@ -49,6 +49,7 @@ from regard.errors import RecipeError
 from regard.layers import AddNorm, Embedding, FeedForward
 from regard.machine.devices import has_bf16
 from regard.machine.memory import all_bytes
+from regard.machine.streams import Streams
 from regard.neighbourhood import RestrictedAttention
 from regard.recipe import TrainingRecipe
 from regard.variants import AdditiveAttention, HalvesEmbedding, SmoothFeedForward
@@ -185,7 +186,9 @@ def for_decoding(
     whose `batches_agree` returns False.
     """
     if device.type == "cuda":
-        return Cuda(learning=False, products=Joined(model)).with_memory(all_bytes(device))
+        streams = Streams(device, STREAMS)
+        by = Cuda(learning=False, products=Joined(model), streams=streams)
+        return by.with_memory(all_bytes(device))
     dtype = model.output_matrix.weight.dtype
     if device.type != "cpu" or not can_pack(dtype):
         return for_inference(device, dtype)

@@ -3,6 +3,9 @@
 No function here waits for the GPU: none reads a number from it or copies a number to it.
 """
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Self
 
@@ -19,6 +22,7 @@ from regard.arithmetic.ranking import BLOCK, Summary
 from regard.equations import Adam, Learned, Mask
 from regard.machine.compiled import compiled
 from regard.machine.devices import is_out_of_memory
+from regard.machine.streams import Streams
 
 EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Attention kernels. The first is fast for short rows and takes masks; MATH takes head sizes
@@ -29,15 +33,22 @@ STEPS_UNSEEN = 16
 """In a search, the host looks at the results only once in this number of steps. After each look,
 the GPU is idle until the host has launched the next step. A sentence that has ended may take part
 in up to 15 more steps, which add nothing to it."""
-MUCH_MEMORY = 40 * 10**9
-"""A GPU with at least this many bytes of memory decodes `LARGE_BATCH` source tokens together, and
-computes the loss in chunks of `LARGE_CHUNK` tokens."""
+STREAMS = 2
+"""This many batches are decoded at the same time: the GPU computes one while the host records the
+next step of the other."""
 LARGE_BATCH = 65_536
-"""The keys, values and logits of a batch of as many source tokens take about 30 GB in fp32 for the
-paper's big model (calculated); for base in bf16, an H200 needed 10 GB."""
+"""The most source tokens in a batch of decoding, however much memory the GPU has."""
+TOKEN_BYTES = 460_000
+"""The memory that decoding takes for each source token of a batch: the keys, values and logits of
+the paper's big model in fp32, with a beam of 4 (calculated). Base takes a third of it in bf16."""
+MUCH_MEMORY = 40 * 10**9
+"""A GPU with at least this many bytes of memory computes the loss in chunks of `LARGE_CHUNK`
+tokens."""
 LARGE_CHUNK = 32_768
 """In a step of the base model on an H200, smaller chunks, of 8,192 tokens, took about 1 ms longer,
 and 2.6 GB less memory."""
+_CHOOSING = threading.Lock()
+"""Held while a thread of `Streams` chooses kernels of attention, and launches one."""
 _STRIDES = 16
 """A bias gets strides that are multiples of this, because the first kernel of `EFFICIENT` would
 copy a bias with other strides."""
@@ -73,7 +84,7 @@ class Cuda(Fused):
     """Computes every equation in the way that is fast on a GPU.
 
     `learning` is True if losses have gradients, `kernels` has the attention kernels that may be
-    used, and `products` computes the products of states and weights.
+    used, `products` computes the products of states and weights, and `streams` decodes batches.
     """
 
     batch_tokens = 16_384  # many, because even a small step takes some milliseconds to launch
@@ -90,14 +101,18 @@ class Cuda(Fused):
         learning: bool,
         kernels: list[SDPBackend] = EFFICIENT,
         products: Products | None = None,
+        streams: Streams | None = None,
     ):
         self.learning, self.kernels, self.products = learning, kernels, products or Products()
+        self.streams = streams
         self.granule = RecordedSteps(STEPS_UNSEEN)
 
     def with_memory(self, bytes_: int) -> Self:
-        """Use more memory at once if the GPU has `MUCH_MEMORY`; returns this object."""
+        """Suit the sizes of batches and chunks to a GPU's memory; returns this object."""
+        # A quarter of the memory is left for the weights, and for what was not calculated.
+        self.batch_tokens = min(LARGE_BATCH, 3 * bytes_ // (4 * STREAMS * TOKEN_BYTES))
         if bytes_ >= MUCH_MEMORY:
-            self.batch_tokens, self.chunk = LARGE_BATCH, LARGE_CHUNK
+            self.chunk = LARGE_CHUNK
         return self
 
     def mask(self, allowed: Tensor) -> Mask:
@@ -109,8 +124,8 @@ class Cuda(Fused):
     ) -> Tensor:
         """Equation (1) by PyTorch's fused kernel."""
         assert isinstance(mask, CudaMask)
-        with sdpa_kernel(self.kernels):
-            where = mask.open if self.learning else mask.bias(query.dtype)
+        where = mask.open if self.learning else mask.bias(query.dtype)
+        with sdpa_kernel(self.kernels) if self.learning else _in_turn(self.kernels):
             output = F.scaled_dot_product_attention(query, key, value, where, dropout)
         return output * mask.reachable
 
@@ -176,6 +191,13 @@ class Cuda(Fused):
     def is_one(self, gradient: Tensor) -> bool:
         """False, because reading the gradient would wait for the GPU."""
         return False
+
+
+@contextmanager
+def _in_turn(kernels: list[SDPBackend]) -> Iterator[None]:
+    """`sdpa_kernel`, which chooses for all threads, for one thread after another."""
+    with _CHOOSING, sdpa_kernel(kernels):
+        yield
 
 
 def adam_in_one_pass(learned: Learned, constants: Adam, rate: Tensor, tokens: Tensor) -> None:

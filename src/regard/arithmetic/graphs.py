@@ -7,21 +7,25 @@ compute them. A graph launches all of them together.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from regard.granules import Granule, Value, overwrite, tensors
-from regard.machine.devices import is_out_of_memory
+from regard.machine.devices import GRAPHS, is_out_of_memory
 
 WORTH_RECORDING = 4
 """A step is recorded if a granule has at least this many steps: to record a step takes about as
 long as to launch two steps."""
 
 
-class RecordedSteps(Granule):
+class RecordedSteps(threading.local, Granule):
     """A granule of at most `steps` steps, which replays a recording of one step.
+
+    Each thread has recordings of its own, in memory of its own, because the threads' streams
+    compute at the same time.
 
     Before the first recording, one step is made unrecorded: in it, libraries prepare what they
     cannot prepare while a graph is recorded. After a recording has worked, later granules replay
@@ -80,13 +84,14 @@ class RecordedSteps(Granule):
 
         Raises ValueError if `step` cannot overwrite `value`, RuntimeError if PyTorch cannot record
         the step. This object keeps the last recording, because the GPU may still replay it; all
-        recordings use the same memory. The stream that records computes nothing, so recording does
-        not wait for the GPU. `torch.cuda.graph` is not used: it would wait, and free unused memory.
+        recordings of a thread use the same memory. The stream that records computes nothing, so
+        recording does not wait for the GPU. `torch.cuda.graph` is not used: it would wait, and free
+        unused memory.
         """
         if self._stream is None:
             self._stream, self._pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.stream(self._stream):
+        with GRAPHS, torch.cuda.stream(self._stream):
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 overwrite(step, value)

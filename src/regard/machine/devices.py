@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,9 @@ from torch import Tensor
 from regard.errors import RecipeError, TrainingError
 from regard.machine.memory import all_bytes
 
+GRAPHS = threading.Lock()
+"""Held while a thread records a CUDA graph, or releases memory. PyTorch releases no memory while
+any thread records, and its random numbers serve one recording at a time."""
 MOST_THREADS = 1024
 """More threads than this are refused: if the system could not start them, the process would end."""
 
@@ -81,7 +85,8 @@ def free_memory(device: torch.device) -> None:
     """Release the memory that PyTorch keeps for reuse, to make room for tensors of other sizes."""
     gc.collect()
     if device.type == "cuda":
-        torch.cuda.empty_cache()
+        with GRAPHS:
+            torch.cuda.empty_cache()
 
 
 def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
@@ -106,6 +111,12 @@ def wait_for(device: torch.device) -> None:
     """Wait until the device has finished all its work; a CPU has always finished it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def begin_stream(device: torch.device) -> None:
+    """Make a new stream of this device the present thread's; a CPU has no streams."""
+    if device.type == "cuda":
+        torch.cuda.set_stream(torch.cuda.Stream(device))
 
 
 @contextmanager
