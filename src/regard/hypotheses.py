@@ -198,7 +198,7 @@ def ranking(
 ) -> Int[Tensor, "sentences count"]:
     """The places of the `count` largest values, largest first; equal values keep their order.
 
-    A value and its place are joined to one integer, so that no two integers are equal. NaN counts
+    A value and its place are joined into one integer, so that no two integers are equal. NaN counts
     as the largest value.
     """
     # Equal values must have equal bits: -0 becomes 0, and every NaN becomes the same NaN.

@@ -97,10 +97,10 @@ the softmax; this recipe, like the paper, has 4 layers and one matrix.
 WSJ_SEMI = WSJ.but(dropout=0.1, attention_dropout=0.1, warmup_steps=4000, vocabulary=32_000)
 """§6.3: the semi-supervised parser.
 
-Residual dropout, warm-up and rate are as in the authors' released code. The model of that code has
-16 heads and d_ff 4096; this recipe, like the paper, has the sizes of `WSJ`. The attention dropout
-of 0.1 is a guess: the paper tuned the attention dropout and does not print it, and an early file of
-the authors has none.
+Residual dropout, warm-up and learning rate are as in the authors' released code. The model of that
+code has 16 heads and d_ff 4096; this recipe, like the paper, has the sizes of `WSJ`. The attention
+dropout of 0.1 is a guess: the paper tuned the attention dropout and does not print it, and an early
+file of the authors has none.
 """
 
 PAPER_RECIPES: Mapping[str, Recipe] = MappingProxyType(

@@ -242,7 +242,7 @@ class TrainingRecipe(Section):
     """epsilon_ls: the probability that is spread over the whole vocabulary."""
     consistency: Annotated[float, Field(ge=0, le=100)] = 0.0
     """Weight of the divergence between two passes over each batch, which have different dropout
-    (R-Drop, Wu et al. 2021); 0, as in the paper, means one pass."""
+    (R-Drop, Wu et al. 2021). 0 means one pass, as in the Transformer's paper."""
     accumulate: Count = 1
     """The number of batches whose gradients are summed for one step."""
     arithmetic: Literal["auto", "plain", "whole", "halves", "loops"] = "auto"

@@ -39,12 +39,12 @@ difference. The first row that fits decides.
 "Prepared now" means that the data is prepared in RUN/data, with the tokenizer of the model of
 --from if there is one. A recipe marked ** is chosen for the text, this machine and the time
 (`regard.budget`): in row 11 always, for MINUTES if no time is given; in rows 17 and 20 only if
---time is given. A run by any other recipe ends after --time, or at its last step if that is
-earlier. In the recipe, --task or --trees sets task.output, and --tokenizer sets the section
-[tokenizer] of a new run; then --set applies. A recipe marked * then takes from the data the fields
-that describe the data's preparation (DECIDED). If RUN was begun, `Run` refuses a recipe that
-differs from RUN's own, unless changes are accepted; the time and the settings of the search may
-differ.
+--time is given, and else it is the recipe that the data was prepared with. A run whose recipe was
+not chosen for the time ends after --time, or at its last step if that is earlier. In the recipe,
+--task or --trees sets task.output, and --tokenizer sets the section [tokenizer] of a new run; then
+--set applies. A recipe marked * then takes from the data the fields that describe the data's
+preparation (DECIDED). If RUN was begun, `Run` refuses a recipe that differs from RUN's own, unless
+changes are accepted; the time and the settings of the search may differ.
 
 Refused as well, before anything is written:
 
@@ -269,7 +269,7 @@ def _recipe(
 def _for_the_time(
     start: Start, text: ParallelText, chose: _Chose, made: Sequence[str] = ()
 ) -> Recipe:
-    """The recipe expected to be best in the run's time; it keeps `made`, settings of the data."""
+    """The recipe expected to be best in the run's time; `made` are the prepared data's settings."""
     its = (one for one in start.assignments if assigned_field(one) == "training.minutes")
     minutes = Recipe().set(*its).training.minutes or start.minutes or MINUTES
     Recipe().but(minutes=minutes)  # refuses NaN or -1 before the machine is measured

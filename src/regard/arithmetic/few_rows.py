@@ -94,10 +94,10 @@ class FewState:
 class FewRows:
     """The layers of a Transformer as loops, for a search with few rows.
 
-    It has a copy of the model's weights in another layout. If weights are rounded to 8 bits, states
-    are rounded too where the processor has VNNI (`loops.vnni`), as the model's own modules do it
-    everywhere. The layers of the `model` must be as in the paper, except that their activation may
-    be "swish".
+    It has a copy of the model's weights in another layout. In int8, weights are rounded to 8 bits;
+    so are the inputs of linear layers, but only if the processor has VNNI (`loops.vnni`). The
+    model's own modules round both on every processor. The layers of the `model` must be as in the
+    paper, except that their activation may be "swish".
     """
 
     def __init__(self, model: Any):

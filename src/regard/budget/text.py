@@ -25,7 +25,7 @@ SAMPLED = 2000
 RULES = DataRecipe()
 """The rules by which pairs are dropped before they are counted."""
 COUNTED = 1_000_000
-"""Up to this many different pairs are counted one by one; of more, a sample is counted."""
+"""If a text has at most this many different pairs, all are counted, otherwise only a sample."""
 
 
 @cache

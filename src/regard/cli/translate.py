@@ -187,7 +187,7 @@ def _refuse_text(models: Sequence[Path]) -> None:
 def _opened(
     models: Sequence[Path], engine: str | None, precision: str, exact: bool | None, threads: int
 ) -> "tuple[Translator, str]":
-    """The translator and its precision; "auto" and "fastest" are replaced."""
+    """The translator and its actual precision, which is never "auto" or "fastest"."""
     from regard.machine.devices import keep_freed_memory, set_threads
 
     if engine is not None:

@@ -115,7 +115,8 @@ _FEW_EXTRAS: tuple[Extra, ...] = ("",) * 8 + ("relative",) * 3 + ("last", "first
 def some_subject(d: Derivation, *, topic: bool = False) -> Nominal:
     """A random subject.
 
-    With `topic`, the subject is more often a single animal or thing, for a later `it`.
+    With `topic`, the subject is more often a single animal or thing, to which a later pronoun "it"
+    can refer.
     """
     sort = d.pick(_TOPICS if topic else _SUBJECTS)
     if sort == "pronoun":
@@ -145,8 +146,9 @@ def clause(
 ) -> Clause:
     """Make a clause about `subject` or, if none is given, about a random subject.
 
-    topic: a later `it` may refer to the subject or object. rich: a relative clause or an adverbial
-    of time is likely. front: the adverbial may come first. tail: another clause follows this one.
+    topic: a later pronoun "it" may refer to the subject or object. rich: a relative clause or an
+    adverbial of time is likely. front: the adverbial may come first. tail: another clause follows
+    this one.
     """
     subject = subject or some_subject(d, topic=topic)
     extra = d.pick(_EXTRAS if rich else _FEW_EXTRAS)
@@ -164,7 +166,7 @@ def clause(
 def making(d: Derivation, when: When, *, tail: bool = False) -> Clause:
     """A clause with `make`: made the box, made the path more difficult.
 
-    tail: another clause follows, and an `it` in that clause may refer to the object.
+    tail: another clause follows, and a pronoun "it" in that clause may refer to the object.
     """
     subject = some_subject(d)
     actor = subject.noun or MAN

@@ -96,7 +96,7 @@ def gendered_pronoun(gender: Gender, case: Case) -> str:
 
 
 def relative_pronoun(case: Case, slot: Slot) -> str:
-    """The German form of `who`, `that` or `whose` after a noun of this slot."""
+    """The German for "who", "that" or "whose" after a noun of this gender or number (`slot`)."""
     return _RELATIVE[case, slot]
 
 

@@ -168,8 +168,8 @@ class Batches:
     def batches_per_epoch(self) -> int:
         """Batches of the present epoch.
 
-        If it has several windows, this is an estimate: the batches of the present window, times the
-        number of windows.
+        If the epoch is read in several windows of pairs, this is an estimate: the batches of the
+        present window, times the number of windows.
         """
         return len(self._plan()) * self._windows
 

@@ -51,7 +51,7 @@ def grouped(
     batch in one epoch, the probability that they share one in the next epoch, too, is about one
     half (Multi30k, batches of 4,096 tokens). Packed rows mix pairs freely.
     """
-    lengths = np.pad([source, target], ((0, 0), (0, 1)))  # index -1 stands for no pair, of length 0
+    lengths = np.pad([source, target], ((0, 0), (0, 1)))  # the entry -1 stands for no pair
     limits = np.array([[recipe.source_tokens], [recipe.target_tokens]])
     rows = np.arange(len(source))[:, None]  # [rows, pairs of a row]; -1 stands for no pair
     order, starts, padding = _cut_by_length(lengths[:, rows].sum(-1), limits)

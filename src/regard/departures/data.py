@@ -16,7 +16,8 @@ from regard.recipe import Recipe
 _SUB_WORDS = ("tokenizer.kind", "tokenizer.vocabulary")
 _BATCH = ("data.source_tokens", "data.target_tokens", "training.accumulate")
 _NEAR = 0.1
-"""A corpus departs if its size differs by more than this share from the printed, rounded size."""
+"""A corpus departs from the paper if its size differs by more than this share from the size that
+the paper prints, rounded."""
 
 
 def corpus_of(row: str) -> str:

@@ -43,7 +43,7 @@ class Side(Protocol):
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The versions of the packages that run this side, by the names of the packages."""
+        """The version of each package with which this object computes, by the package's name."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The source ids of texts, each ending in </s>, by this side's own tokenizer."""

@@ -146,9 +146,9 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
     The matrices that `program` does not name are found by the words that such names usually
     contain, for example "generator"; raises RecipeError if no matrix or several could be meant, or
     if the file lacks the named table of positions. But if there is only one embedding, it is taken
-    for both sides. A generator that `program` names may be an embedding, too, unless its name is
-    one of an output layer. If exactly one other tensor has the shape of a table of positions, it is
-    this table; otherwise, the table's name is "".
+    for both sides. The output layer that `program` names is also taken for an embedding, which
+    shares its weights, unless its name is typical of an output layer. If exactly one other tensor
+    has the shape of a table of positions, it is this table; otherwise, the table's name is "".
     """
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]

@@ -88,7 +88,7 @@ class MarianVocabulary:
         return found
 
     def source_rows(self, matrix: _Matrix) -> _Matrix:
-        """The rows of a matrix of the source, in the order of the exported ids."""
+        """The rows of a matrix of source embeddings, in the order of the exported ids."""
         return np.ascontiguousarray(matrix[self.source_order.ids])
 
     def bias(self, bias: _Matrix | None) -> _Matrix:

@@ -18,8 +18,8 @@ except ModuleNotFoundError:
 LOOP = "translate_ids.py"
 """The name of the decoding program, a copy of onnx_loop.py, that is written beside the graphs."""
 _APART = 2**30
-"""If the weights have more bytes than this, each graph has a second file, for its weights: a file
-that contains a graph cannot have more than 2 GiB."""
+"""If the weights have more bytes than this, each graph has a second file, for its weights. A file
+that contains a graph cannot have more than 2 GiB; half of that leaves a margin."""
 
 
 def write_onnx(model: Model, folder: Path) -> None:

@@ -17,7 +17,7 @@ from regard.recipe import Recipe
 from regard.reproduce.tables import Experiment, Study, all_tasks
 
 SENTENCE = 25
-"""The assumed length of a sentence in tokens, from which operations are computed."""
+"""The length of a sentence, in tokens, that is assumed when operations are counted."""
 _CHECKPOINT, _MODEL = 12, 4
 """Bytes on the disk for each parameter, in a checkpoint and in the final model."""
 

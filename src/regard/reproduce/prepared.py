@@ -22,7 +22,7 @@ def prepare_text_once(study: Study) -> None:
     """Prepare the text of the scale once, in `study.out`.
 
     Raises DataError if the directory was begun at another scale, if its data cannot be read, or if
-    a new directory has foreign files in its folders corpus, data or trees.
+    it was not begun yet, but has files in its folders corpus, data or trees.
     """
     with locked(study.out / ".prepare.lock"):
         _refuse_foreign(study)

@@ -72,7 +72,7 @@ def others_in(out: Path, chosen: Sequence[Experiment]) -> list[Experiment]:
 
 
 def scale_named(name: str, minutes: float | None = None) -> Scale:
-    """The scale of this name; for small and small-fr, `minutes` is the time for training base.
+    """The scale of this name; for small and small-fr, `minutes` is the training time of row `base`.
 
     Raises RecipeError for an unknown name, or for `minutes` at another scale.
     """

@@ -71,9 +71,9 @@ def data_in(out: Path) -> Path:
 def prepare_folder(
     out: Path, folder: Path, recipe: Recipe, language: str = "de", valid: str = "valid"
 ) -> None:
-    """Prepare the data of `out` from a folder with train.en and `valid`.en, and translations.
+    """Prepare data in `out` from a folder with train.en, `valid`.en and their translations.
 
-    The endings of the translations are codes of their `language`, as in train.de.
+    The names of the translations end in the code `language`, as in train.de.
     """
     prepare(
         out=data_in(out),

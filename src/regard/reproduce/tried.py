@@ -30,7 +30,7 @@ class TriedRow:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe with the learning rate and the dropout of base."""
+        """The first recipe tried: its learning rate and dropout are those of base."""
         return self.tried[self.name]
 
     @property

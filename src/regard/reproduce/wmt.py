@@ -1,4 +1,4 @@
-"""Scale `paper`: WMT 2014, English to German (§5.1), from files with known checksums."""
+"""The scale `paper`: WMT 2014, English to German (§5.1), from files with known checksums."""
 
 from __future__ import annotations
 

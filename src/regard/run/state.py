@@ -68,7 +68,7 @@ class TrainingState:
 
 
 def judged_by(best: str) -> str:
-    """The figure of validations that training.best = `best` compares: "loss", "bleu" or "f1"."""
+    """The figure by which `best`, a training.best, compares validations: "loss", "bleu" or "f1"."""
     return "loss" if best == "last" else best
 
 

@@ -11,8 +11,8 @@ POLICY = (
     "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
     f"frame-ancestors 'none'; script-src 'self' {SCRIPT_HASH}; style-src 'self' {STYLE_HASH}"
 )
-"""The content security policy of the page. The policy also holds for the page of attention weights,
-which is shown in a frame."""
+"""The content security policy of the page. The page of attention weights, which is shown in a frame
+of this page, inherits the policy."""
 SITE = {
     "/": ("index.html", "text/html"),
     "/site.css": ("site.css", "text/css"),

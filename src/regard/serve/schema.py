@@ -138,7 +138,7 @@ def translated_sentence(
 ) -> TranslatedSentence:
     """The sentence of the answer that follows those that are `done`.
 
-    Raises HTTPException if its attention has too many weights.
+    Raises HTTPException if the sentence has too many attention weights.
     """
     number, previous = len(done), done[-1].translations[0].text if done else ""
     return TranslatedSentence(

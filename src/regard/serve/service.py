@@ -170,11 +170,11 @@ class Service:
         is_html: bool,
         ask: Callable[[int, str], SentenceRequest],
     ) -> AsyncIterator[list[Job]]:
-        """A context that translates the texts; its value is a list with a job for each text.
+        """A context manager that starts to translate the texts; it gives a job for each text.
 
-        When the context ends, sentences that still wait are cancelled. `ask(number, sentence)`
-        makes the request for a sentence; the sentences of a text are numbered from 0. Raises
-        HTTPException: 503 if a queue is full, 504 if a job has waited too long.
+        At the end of the `with` block, sentences that still wait are cancelled. `ask(number,
+        sentence)` makes the request for a sentence; the sentences of a text are numbered from 0.
+        Raises HTTPException: 503 if a queue is full, 504 if a job has waited too long.
         """
         jobs: list[Job] = []
         until = asyncio.get_running_loop().time() + self.limits.seconds

@@ -321,7 +321,7 @@ def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
 
 
 def _agrees(given: Any, ours: Any) -> bool:
-    """Whether `given` equals `ours`; an older library may have left keys out of `given`."""
+    """Whether `given` equals `ours`, but for keys that only `ours` has, as newer libraries have."""
     if isinstance(given, dict) and isinstance(ours, dict):
         return all(key in ours and _agrees(value, ours[key]) for key, value in given.items())
     if isinstance(given, list) and isinstance(ours, list):

@@ -149,7 +149,10 @@ class SearchRecorder:
 
 
 def _paths(hypotheses: Hypotheses) -> list[_Path]:
-    """The hypotheses of the batch's only sentence, without <s>, padding and empty places."""
+    """The hypotheses of the batch's only sentence, without <s> and padding.
+
+    Places of the beam that hold no hypothesis are left out.
+    """
     fields = (field[0].tolist() for field in hypotheses._replace(rows=hypotheses.log_p))
     found = []
     for tokens, _, log_p, score in zip(*fields, strict=True):

@@ -64,9 +64,9 @@ def packed_size(inputs: int, outputs: int) -> int:
 def multiply(x: Numbers, weights: Numbers, outputs: int) -> Numbers:
     """x W^T, where x and W have 8 bits and the sums are exact, in int32: [rows, outputs or more].
 
-    `x` is a matrix of unsigned integers, 128 larger than the numbers that they stand for: [rows,
-    inputs]. Its numbers of rows and of inputs are multiples of 4. `weights` begins with a packed
-    matrix. What stands behind the outputs, up to a whole block, has no meaning.
+    The argument `x` holds the numbers x + 128, which are not negative: [rows, inputs]. Its numbers
+    of rows and of inputs are multiples of 4. `weights` begins with W, as `pack` arranges it.
+    Columns of the result after the first `outputs` fill the last block, and have no meaning.
     """
     blocks, fours = (outputs + _BLOCK - 1) // _BLOCK, x.view(np.int32)
     size = (1 + fours.shape[1]) * _BLOCK

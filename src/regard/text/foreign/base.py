@@ -57,9 +57,9 @@ class ForeignTokenizer(ABC, Generic[S]):
     kind: ClassVar[str]
     """The name of the kind in tokenizer.json."""
     needed: ClassVar[tuple[str, ...]]
-    """Names of files that every tokenizer of the kind has."""
+    """Names of files that every tokenizer of this class has."""
     allowed: ClassVar[tuple[str, ...]]
-    """Names of all files that a tokenizer of the kind may have."""
+    """Names of all files that a tokenizer of this class may have."""
     settings_type: ClassVar[type[Section]]
 
     def __init__(
