@@ -89,7 +89,10 @@ class RecordedSteps(threading.local, Granule):
         unused memory.
         """
         if self._stream is None:
-            self._stream, self._pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+            # PyTorch gives 32 streams of each priority, again and again. No thread computes in one
+            # of this priority, so that a recording contains no work of another thread.
+            self._stream = torch.cuda.Stream(priority=-1)
+            self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         with GRAPHS, torch.cuda.stream(self._stream):
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
