@@ -11,18 +11,19 @@ The English sentence determines the German one. Where German allows a choice, a 
 
 - The verb is second in main clauses, and last in subordinate ones. After an adverbial or a clause
   that comes first, the subject follows the verb.
-- Between the two parts of the verb stand, in this order: the subject, pronouns (accusative first),
-  time or frequency, dative, accusative, `nicht`, manner, place. An indefinite object of a negated
-  verb takes `kein` instead of `nicht`.
+- The words between the two parts of the verb come in this order: the subject, pronouns (accusative
+  first), time or frequency, dative, accusative, `nicht`, manner, place. If a negated verb has an
+  indefinite object, the object takes `kein`, and there is no `nicht`.
 - A relative clause about the subject follows the subject; a relative clause about the object
   follows the clause.
 - The simple past becomes the preterite, and the present perfect the perfect; `when` is `wenn` in
   the present and `als` in the past. Preposition and article contract where they can: im, zum.
 - `it` refers to the subject of the previous clause or, if that subject is a person, to the object
-  of the previous clause. So does `its` in the subject of a second clause. In other places, `its`
-  refers to the subject of its own clause. The gender of er, sie, es, ihn, ihm, sein and ihr thus
-  depends on a noun, the antecedent, which stands 6 words earlier on average. For 31 % of these
-  pronouns, a noun of another gender, or in the plural, stands between antecedent and pronoun.
+  of the previous clause. In the subject of a second clause, `its` refers to the same noun. In other
+  places, `its` refers to the subject of its own clause. The gender of er, sie, es, ihn, ihm, sein
+  and ihr thus depends on a noun, the antecedent, which stands 6 words earlier on average. For 31 %
+  of these pronouns, a noun of another gender, or in the plural, stands between antecedent and
+  pronoun.
 - `make` is `machen` if its object is followed by `more` and an adjective, and `herstellen` if not:
   `makes the old box of the king more beautiful` is `macht die alte Kiste des Königs schöner`. The
   adjective that decides this stands 6 words after the verb on average, and 14 at most.

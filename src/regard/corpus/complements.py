@@ -63,7 +63,7 @@ class Complement:
         return None if self.last or not self.object or self.object.is_pronoun else self.object
 
     def add(self, phrase: Nominal, case: Case) -> None:
-        """Add the German words of a noun phrase or pronoun; the caller adds its English node."""
+        """Add the German words of a noun phrase or pronoun; the caller adds the English node."""
         self.negative = self.negative or phrase.negative
         if phrase.is_pronoun:
             # The accusative pronoun goes first: sie gibt ihn ihm.

@@ -20,13 +20,13 @@ class Pronoun:
     """An `it` or `its`, whose German form depends on the gender of the antecedent."""
 
     source_index: int
-    """Place of the pronoun in source_tokens."""
+    """Index of the pronoun in source_tokens."""
     source_antecedent: int
-    """Place of its antecedent noun in source_tokens."""
+    """Index of its antecedent noun in source_tokens."""
     target_index: int
-    """Place of the pronoun in target_tokens."""
+    """Index of the pronoun in target_tokens."""
     target_antecedent: int
-    """Place of the antecedent noun in target_tokens."""
+    """Index of the antecedent noun in target_tokens."""
     gender: Gender
 
 
@@ -35,11 +35,11 @@ class Separable:
     """A German verb whose particle stands at the far end of its clause."""
 
     source_index: int
-    """Place of the English verb in source_tokens."""
+    """Index of the English verb in source_tokens."""
     target_index: int
-    """Place of the German verb in target_tokens."""
+    """Index of the German verb in target_tokens."""
     target_particle: int
-    """Place of the particle in target_tokens."""
+    """Index of the particle in target_tokens."""
     infinitive: str
     """The German verb as a dictionary lists it: aufmachen."""
 
@@ -49,18 +49,18 @@ class Comparative:
     """A form of `make`, and the adjective that ends its complement: make ... more difficult."""
 
     source_index: int
-    """Place of the form of `make` in source_tokens."""
+    """Index of the form of `make` in source_tokens."""
     source_adjective: int
-    """Place of the adjective in source_tokens; `more` stands before it."""
+    """Index of the adjective in source_tokens; `more` stands before it."""
     target_index: int
-    """Place of the form of `machen` in target_tokens."""
+    """Index of the form of `machen` in target_tokens."""
     target_adjective: int
-    """Place of the comparative in target_tokens."""
+    """Index of the comparative in target_tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A sentence in both languages. Places are token indices from 0, punctuation included."""
+    """A sentence in both languages. Tokens are numbered from 0, and include punctuation."""
 
     source: str
     target: str
@@ -178,10 +178,10 @@ def _pronoun_forms(tokens: Sequence[str]) -> list[str]:
 def pronoun_accuracy(examples: Sequence[Example], translations: Sequence[str]) -> float:
     """The share, from 0 to 1, of gendered pronouns that have the right form in the translations.
 
-    Gendered pronouns are those that translate `it` and `its`. All third-person pronouns, gendered
-    or not, are counted in a translation and in its reference. If the n-th pronoun of the reference
-    is gendered, the n-th pronoun of the translation must equal it, in lower case. A missing pronoun
-    is therefore wrong, and may make later pronouns wrong.
+    Gendered pronouns are those that translate `it` and `its`. In a translation and in its
+    reference, all third-person pronouns, gendered or not, are numbered. If the n-th pronoun of the
+    reference is gendered, the n-th pronoun of the translation must equal it, in lower case. A
+    missing pronoun is therefore wrong, and may make later pronouns wrong.
 
     If all pronouns are masculine, the accuracy is 0.44; if all are feminine, 0.31; if all are
     neuter, 0.41 (`sein` and `ihm` are both masculine and neuter).

@@ -25,8 +25,8 @@ Frame = Literal[
 
 `accusative` and `dative` mean an object in that case, `both` means two objects, and `phrase` an
 object with a preposition. `motion` means a phrase of direction; `placement` and `transport` mean an
-object and such a phrase. `clause` means a clause with `that` or `whether`, `product` the object of
-`make`, and `result` an object of `make` with a comparative: make it more modern.
+object and such a phrase. `clause` means a clause with `that` or `whether`. Only `make` has the last
+two: `product` means an object, and `result` an object with a comparative, make it more modern.
 """
 
 

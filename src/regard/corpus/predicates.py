@@ -93,7 +93,7 @@ EVENTS = {
     noun: tuple(s for s in shapes if s == "passive" or (s in HAPPENING and HAPPENING[s][noun]))
     for noun, shapes in SHAPES.items()
 }
-"""For each noun, those of its SHAPES that describe an event, not a state."""
+"""For each noun, the shapes in SHAPES that describe an event, not a state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class PredicateLimits:
     plain: bool = False
     """The tense is present or past, without modal verb or negation."""
     eventful: bool = False
-    """Something happens; the predicate does not state how things are."""
+    """The predicate says what happens, not how things are."""
     short: bool = False
     """There is no optional adverbial, such as a manner or a place."""
 

@@ -104,7 +104,7 @@ def _same_person(d: Derivation, first: Clause) -> Nominal:
 
 
 def _same(d: Derivation, first: Clause) -> Nominal:
-    """`they` if the subject of `first` names several animals or things; else as `_same_person`."""
+    """Like `_same_person`, but `they` if the subject of `first` names several animals or things."""
     subject = first.subject
     if subject.noun and subject.plural and not subject.noun.is_person:
         they = pronoun("they", "nominative")
@@ -297,8 +297,8 @@ _FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
 
 
 _OFTEN = tuple(form for one in _FORMS for form in (one,) * 19 + (_made,))
-"""One sentence in 20 has the form `_made`. For each other sentence, the random number gives the
-same form as it would with `_FORMS`."""
+"""One sentence in 20 has the form `_made`. Any other has the form that the same random number would
+pick from `_FORMS`."""
 
 
 def make_sentence(d: Derivation) -> SentencePair:

@@ -28,7 +28,7 @@ Node = Phrase | Word
 
 @dataclass(slots=True)
 class Predicate:
-    """A clause without its subject; its German words are divided by their place in the clause."""
+    """A clause without the subject; the German words are divided by their place in the clause."""
 
     english: Phrase
     core: Phrase
@@ -40,7 +40,7 @@ class Predicate:
     particle: str = ""
     """The separable particle of the finite verb."""
     infinitive: str = ""
-    """The infinitive of a finite main verb, separable particle included; otherwise empty."""
+    """The German infinitive, particle included, if the main verb is finite; otherwise empty."""
     middle: list[Word] = field(default_factory=list)
     """The German words between the two parts of the verb, without the subject."""
     before: list[Node] = field(default_factory=list)

@@ -26,7 +26,7 @@ Stage = Literal["survey", "learn", "phrases", "encode"]
 _Result = TypeVar("_Result")
 
 _BLOCK_PAIRS, _BLOCK_BYTES = 10_000, 2**20
-"""A block has at most this many pairs, and at most this many bytes on each side. A longer pair is a
+"""The most pairs of a block, and the most bytes of each of its sides. A pair with more bytes is a
 block of its own."""
 
 
@@ -36,7 +36,7 @@ class Progress:
 
     stage: Stage
     done: int
-    """Bytes that have been read from the files as they are stored, perhaps compressed."""
+    """Bytes read so far, counted in the stored files, which may be compressed."""
     total: int
     """Bytes of all stored files."""
     pairs: int
@@ -56,7 +56,7 @@ class AlignedBlock:
     number: int
     """Number of pairs before the block in the whole corpus."""
     file: int
-    """Index of these two files in the corpus's list of pairs of files, from 0."""
+    """Index of this pair of files in `AlignedText.files`, from 0."""
 
     def pairs(self) -> list[TextPair]:
         """The decoded pairs; raises DataError for lines that are binary or not UTF-8."""
@@ -102,7 +102,7 @@ class AlignedText:
     ) -> Iterator[_Result]:
         """Let the workers run `job` on each block; yield its results in the order of the blocks.
 
-        Raises DataError for a line that cannot be decoded or has no counterpart.
+        Raises DataError for a line that cannot be decoded or has no counterpart in the other file.
         """
         total, done, pairs = self.bytes, 0, 0
         self._listen(Progress(stage, done, total, pairs))

@@ -33,8 +33,8 @@ from regard.recipe import DataRecipe
 from regard.text.tokenizer import BOS
 
 WINDOW_PAIRS = 2**19
-"""Batches are planned for at most this many pairs at a time (15 to 30 million tokens); this takes
-less than a second."""
+"""Batches are planned for at most this many pairs at a time (15 to 30 million tokens); the planning
+takes less than a second."""
 
 Membership = tuple[Integers, Integers]
 """The pairs of one batch, sorted by row: the index of each pair in the window, and its row."""

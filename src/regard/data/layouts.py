@@ -16,10 +16,11 @@ from regard.errors import TrainingError
 from regard.recipe import DataRecipe
 
 MOST_PADDING = 0.05
-"""Grouped rows are joined if padding is more than this share of all slots of source and target."""
+"""Rows of the grouped layout are joined if more than this share of all slots is padding."""
 _LANE = 1024
 """The largest number of pairs in a lane. `_best_fit` divides the pairs among lanes; pairs of two
-lanes never share a row. Smaller lanes would leave more rows half empty: the last of every lane."""
+lanes never share a row. The last row of a lane may stay half empty; smaller lanes would mean more
+lanes, and more such rows."""
 
 Integers = NDArray[np.int64]
 
@@ -51,9 +52,9 @@ def grouped(
     batch in one epoch, the probability that they share one in the next epoch, too, is about one
     half (Multi30k, batches of 4,096 tokens). Packed rows mix pairs freely.
     """
-    lengths = np.pad([source, target], ((0, 0), (0, 1)))  # the entry -1 stands for no pair
+    lengths = np.pad([source, target], ((0, 0), (0, 1)))  # index -1 means no pair: length 0
     limits = np.array([[recipe.source_tokens], [recipe.target_tokens]])
-    rows = np.arange(len(source))[:, None]  # [rows, pairs of a row]; -1 stands for no pair
+    rows = np.arange(len(source))[:, None]  # [rows, pairs of a row]; -1 means no pair
     order, starts, padding = _cut_by_length(lengths[:, rows].sum(-1), limits)
     for compared in (np.subtract, np.add):
         if not join or padding <= MOST_PADDING:
@@ -79,8 +80,8 @@ def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integ
     if it is odd. So both lengths vary little in a batch, and both sides of the batch are full.
 
     `lengths` is [2, rows], the tokens of each row's source and target; `limits` is [2, 1], the most
-    tokens of a batch. Returns three things: the order of the rows; an array of the place in this
-    order where each batch begins, followed by the number of rows; and the share of padding.
+    tokens of a batch. Returns three things: the order of the rows; an array that says where in this
+    order each batch begins, followed by the number of rows; and the share of padding.
     """
     source, target = lengths
     longer, more = np.maximum(source, target), source - target

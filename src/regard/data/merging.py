@@ -23,7 +23,7 @@ def _mixed(key: _Integer) -> _Integer:
 
 @within
 def _rank(left: _Integer, right: _Integer, keys: _Integers, ranks: _Integers) -> _Integer:
-    """The rank of the merge of two sub-words: 0 if learned first; -1 if there is no such merge."""
+    """The rank of the merge that joins two sub-words: 0 if learned first; -1 if there is none."""
     key = u64(u64(u64(left) << u64(32)) | u64(right)) + u64(1)
     place = i64(_mixed(key) & u64(len(keys) - 1))
     while keys[place] != u64(0):
@@ -61,7 +61,7 @@ def _merge(
     threshold: u64,
     state: u64,
 ) -> tuple[_Integer, u64]:
-    """Merge the first `size` sub-words of `word` in place; return how many remain, and `state`.
+    """Merge the first `size` sub-words of `word` in place; return how many remain, and a new state.
 
     `joins` is a buffer: for each sub-word, it gets the rank of the merge with the next sub-word.
     `state` is the state of the random number generator. A merge is skipped if its random number is

@@ -76,15 +76,15 @@ def prepare_text(
 ) -> Report:
     """Write `out`, a directory of prepared data, from aligned text files.
 
-    Without validation files, as many different clean pairs as data.held_out says, but at most a
-    tenth of them, are drawn with the recipe's seed. Drawn pairs that are too long are dropped. No
-    drawn pair, and no pair equal to one, is trained on. From validation files, only pairs with an
-    empty side are dropped. `mix` says how often an epoch has the pairs of each source file, by
-    default once; with `mix`, duplicates are dropped within each file only. `tokenizer` is a
-    tokenizer.json; the other files of a foreign tokenizer must lie beside it. Without `tokenizer`,
-    a tokenizer is learned. Earlier prepared data in `out` is replaced. At most `workers` processes
-    share the work, by default one per usable core; with 0 or 1, this process does it. `progress` is
-    called while the corpus is read.
+    Without validation files, validation pairs are drawn with the recipe's seed: as many different
+    clean pairs as data.held_out says, but at most a tenth of all such pairs. Drawn pairs that are
+    too long are dropped. The drawn pairs, and all pairs equal to one of them, are not trained on.
+    From validation files, only pairs with an empty side are dropped. `mix` says how often an epoch
+    has the pairs of each source file, by default once; with `mix`, duplicates are dropped within
+    each file only. `tokenizer` is a tokenizer.json; the other files of a foreign tokenizer must lie
+    beside it. Without `tokenizer`, a tokenizer is learned. Earlier prepared data in `out` is
+    replaced. At most `workers` processes share the work, by default one per usable core; with 0 or
+    1, this process does it. `progress` is called while the corpus is read.
 
     Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
     other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;
@@ -284,5 +284,5 @@ def complete(
 
 
 def _record(path: Path) -> dict[str, str | int]:
-    sha256 = text_checksum(path)  # which names a file that is no longer there
+    sha256 = text_checksum(path)  # first, because its error names a missing file
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256}

@@ -22,7 +22,7 @@ _READ = 2**18
 
 
 def digest(pair: tuple[str, str], number: int = 0) -> int:
-    """One digest of a pair together with a number, such as that of its file: eight bytes."""
+    """The eight-byte digest of a pair and a number, for instance the number of the pair's file."""
     # No line holds a line feed, so the joined text is unambiguous. In a corpus of 36 million pairs,
     # the probability that two different pairs have equal digests is 1 in 28,000.
     text = "\n".join((*pair, str(number)))

@@ -114,7 +114,7 @@ class _Found:
     drawn: list[_Drawn]
     """The clean pairs of the block whose random numbers may be among the lowest of the corpus."""
     digests: bytes
-    """A uint64 for each pair; empty if nobody asks for duplicates."""
+    """A uint64 for each pair; empty if duplicates need not be found."""
 
 
 class _Surveyor:

@@ -3,7 +3,8 @@
 One vocabulary serves both sides, as in translation. Sub-words are learned from words as they are
 printed, such as ( and 1/2, not -LRB- and `1\\/2`, so that treebanks and raw text look alike.
 Each token of a linearised tree is a symbol: an entry of the vocabulary that encodes no text.
-data/pairs.py describes the files; valid.target.txt has the stripped validation trees, one a line.
+data/pairs.py describes the files. valid.target.txt has the validation trees, one on each line,
+without traces and function tags.
 
 The trees are read three times, so that any number of them needs only bounded memory: `survey`
 counts them and collects the labels, `learn` learns the sub-words, `encode` writes. If trees are
@@ -67,10 +68,10 @@ def prepare_trees(
     Without silver trees, new trees are made of the gold trees, by exchanging phrases between them:
     as many as data.recombined says, but at most `MOST_NEW` of each gold tree.
 
-    Without validation trees, some of `trees` are drawn with the recipe's seed: as many as
-    data.held_out says, but at most a tenth. The drawn trees, other trees with the same words, and
-    trees longer than data.max_length are not trained on. The other rules of the data section are
-    not used.
+    Without validation trees, some of `trees` are drawn for validation, with the recipe's seed: as
+    many as data.held_out says, but at most a tenth. The drawn trees, other trees with the same
+    words, and trees longer than data.max_length are not trained on. The other rules of the data
+    section are not used.
 
     Raises DataError if a file cannot be used, no training tree is left, or the given `tokenizer`
     lacks a label; RecipeError for a vocabulary too small to learn, or a share that would repeat

@@ -26,7 +26,7 @@ from regard.files.whole import new_file, refusing_write_errors, remove_directory
 
 Lines = list[str]
 POLL_SECONDS = 0.2
-"""Seconds between two looks at the folder while other processes work."""
+"""Seconds after which a waiting process checks the folder again."""
 
 
 class Blocks:
@@ -69,7 +69,7 @@ class Blocks:
     def join_in(self) -> bool:
         """Wait until the first process has made the folder; then return True.
 
-        Returns False if the output exists, because its blocks have been joined.
+        Returns False if the output exists already: then its blocks have been joined.
         """
         while True:
             if self._read_manifest():

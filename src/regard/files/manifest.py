@@ -1,4 +1,4 @@
-"""manifest.json describes a directory and, in a sealed one, can prove that nothing is damaged.
+"""manifest.json describes a directory; in a sealed directory, it can prove that nothing is damaged.
 
 The manifest of a sealed directory has the checksum of every other file and of itself. When the
 directory is verified, a ModelError names the first file that has changed.

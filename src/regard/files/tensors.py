@@ -27,7 +27,7 @@ def write_tensors(
         for name, tensor in tensors.items()
     }
     path.touch()
-    # safetensors lets only the owner read the file: its mode, by the umask, is restored below.
+    # safetensors lets only the owner read the file. So the mode that `touch` gave it is set again.
     mode = path.stat().st_mode
     try:
         safetensors.torch.save_file(copies, path, metadata)

@@ -107,7 +107,7 @@ def compare_by(
     signatures, results = test()
     ((name, signature),) = signatures.items()
     column = cast(list[Result], results[name])
-    # The samples are of systems 1, 1, 2, 1, 3, ...: every other row, from the first, is a new one.
+    # The rows are samples of systems 1, 1, 2, 1, 3, ...: rows 0, 2, 4, ... have each system once.
     drawn = np.array(sampled.scores).reshape(-1, _SAMPLES)[::2]
     figures = [_figure(one, column[0], its) for one, its in zip(column, drawn, strict=True)]
     return figures, str(signature)
@@ -117,7 +117,7 @@ class _Sampled:
     """A metric that keeps the score of each bootstrap sample.
 
     sacreBLEU returns only the mean of these scores and half the width of their 95 % interval. The
-    mean is not in the middle of this interval, and the mean plus the half may be more than 100.
+    mean is not in the middle of this interval, and the mean plus half the width may exceed 100.
     """
 
     def __init__(self, metric: Metric):

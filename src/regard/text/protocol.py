@@ -35,7 +35,7 @@ class AnyTokenizer(Protocol):
 
     @property
     def symbols(self) -> Mapping[str, int]:
-        """Ids of symbols, such as `(NP` in trees, that are never in encoded text; often empty."""
+        """Ids of symbols, such as `(NP` in trees; no text is encoded as a symbol. Often empty."""
 
     def prefix(self, line: str) -> str:
         """The beginning of a source line that instructs the model, such as `>>de<<`.
@@ -55,7 +55,7 @@ class AnyTokenizer(Protocol):
         """`encode` for a whole corpus, with the ids of each line as an array."""
 
     def decode(self, ids: Sequence[Sequence[int]], side: SideName = "target") -> list[str]:
-        """The text of each row of a side's ids; <pad>, <s>, </s> are ignored."""
+        """The text of each list of ids of a side; <pad>, <s>, </s> are ignored."""
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
         """The text of each piece of a sentence, with a space before it if the piece begins a word.

@@ -47,7 +47,7 @@ SYMBOL = "△"
 """First character of a symbol, such as a bracket of trees. BYTE_ALPHABET lacks it, so no text is
 encoded as a symbol."""
 LONGEST_LEARNT = 10_000
-"""The most characters of a line that is learned from; a longer line is not a sentence."""
+"""Nothing is learned from a line of more characters than this: such a line is not a sentence."""
 LARGEST_TOKENIZER, MOST_ENTRIES = 64 * 2**20, 1_000_000
 """A tokenizer.json is refused if it has more bytes than the first number, or more entries than the
 second."""
@@ -210,10 +210,10 @@ class Tokenizer:
             raise
 
     def decode(self, ids: Sequence[Sequence[int]], side: SideName = "target") -> list[str]:
-        """The text of each row of ids: the inverse of `encode`.
+        """The text of each list of ids: the inverse of `encode`.
 
-        <pad>, <s>, </s> and ids beyond the vocabulary are ignored. A model may write bytes that are
-        not valid UTF-8, unlike encoded text; they become U+FFFD.
+        <pad>, <s>, </s> and ids beyond the vocabulary are ignored. Bytes that are not valid UTF-8,
+        which a model may write, become U+FFFD.
         """
         rows = [[int(i) for i in row if EOS < i < self.size] for row in ids]
         return self._library.decode_batch(rows, skip_special_tokens=False)
@@ -321,7 +321,7 @@ def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
 
 
 def _agrees(given: Any, ours: Any) -> bool:
-    """Whether `given` equals `ours`, but for keys that only `ours` has, as newer libraries have."""
+    """Whether `given` equals `ours`; `ours` may have more keys, which a newer library writes."""
     if isinstance(given, dict) and isinstance(ours, dict):
         return all(key in ours and _agrees(value, ours[key]) for key, value in given.items())
     if isinstance(given, list) and isinstance(ours, list):

@@ -41,7 +41,7 @@ _HEADER = "*x*"
 def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
     """Read the trees of a file, called `name` in messages; one tree is in memory at a time.
 
-    Lines may end in a line feed, with or without a carriage return, or have no end. Raises
+    A line may end in a line feed, with or without a carriage return, or in neither. Raises
     DataError, with file, line and column (from 1), for a bracket that is missing, surplus or empty;
     for a word outside all brackets; for a word without a tag beside a bracketed phrase or word; and
     for a tree of over MOST_TOKENS.
@@ -178,7 +178,7 @@ class _Reader:
             )
 
     def _begin_child(self, at: int) -> None:
-        """Make the text before this child, if any, the open bracket's label, as S in `( S (NP`."""
+        """The text before this child, if any, becomes the open bracket's label: S in `( S (NP`."""
         if self._open and (around := self._open[-1]).texts:
             if around.label or len(around.texts) > 1:
                 raise self._beside(around.texts[-1], at)

@@ -131,7 +131,7 @@ class BracketScores:
             self.short.add(row)
 
     def totals(self) -> str:
-        """The row of totals below the table, with the rule above it."""
+        """The row of totals below the table, with a line of equals signs above the row."""
         c = self.all.counts
         brackets = (
             f"{'':16}{c.recall:6.2f} {c.precision:6.2f} {c.matched:6} {c.gold_brackets:5} "

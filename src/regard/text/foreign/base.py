@@ -128,9 +128,9 @@ class ForeignTokenizer(ABC, Generic[S]):
         return None
 
     def spelled(self, side: SideName) -> list[str]:
-        """The pieces of a side by our ids, as the foreign system spells them.
+        """The pieces of a side in the order of our ids, as the foreign system spells them.
 
-        Ids 0, 1 and 2 are <pad>, <s> and </s>. If the vocabulary lacks an id, its piece is empty.
+        Ids 0, 1 and 2 are <pad>, <s> and </s>. The piece of an id that the vocabulary lacks is "".
         """
         return [*SPECIAL, *self._pieces(self.order_of(side).foreign_ids[EOS + 1 :], side)]
 
@@ -154,7 +154,7 @@ class ForeignTokenizer(ABC, Generic[S]):
         return [np.array(ids, np.uint32) for ids in self.encode(lines, side)]
 
     def decode(self, ids: Sequence[Sequence[int]], side: SideName = "target") -> list[str]:
-        """The text of each row of a side's ids, as the foreign system joins its pieces."""
+        """The text of each list of ids of a side, as the foreign system joins the pieces."""
         return [self._joined(self._foreign(row, side), side) for row in ids]
 
     def _foreign(self, row: Iterable[int], side: SideName) -> list[int]:

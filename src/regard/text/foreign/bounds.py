@@ -58,8 +58,8 @@ def _growth(rule: dict[str, Any]) -> int:
     """The largest factor by which a rule can multiply the length of a text."""
     growth = 1
     # A rule writes `text` in place of a string of `least` characters. Without such a string,
-    # `least` is 0: a regular expression may match the empty string before every character, and
-    # insert `text` there.
+    # `least` is 0: a regular expression may match the empty string before every character, where
+    # the rule then inserts `text`.
     for key in ("content", "prepend", "replacement"):
         if isinstance(text := rule.get(key), str):
             pattern = rule.get("pattern")

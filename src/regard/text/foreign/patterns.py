@@ -1,4 +1,4 @@
-"""Decide whether the matching of a regular expression, which anybody may have written, ends soon.
+"""Decide whether matching a regular expression ends soon; anybody may have written the expression.
 
 The tokenizers library matches by backtracking, which may try every way to divide a text among the
 parts of an expression, and so run for ever. An expression is accepted if it is in KNOWN, or if two

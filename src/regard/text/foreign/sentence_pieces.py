@@ -44,7 +44,7 @@ class SentencePieceSettings(Section):
     """The side whose SentencePiece model joins pieces of the target to text. If the vocabulary is
     shared, MarianTokenizer (in transformers 5) uses the model of the source for this."""
     tidied: bool = False
-    """Whether decoding removes the space before punctuation: `clean_up_tokenization_spaces`."""
+    """Whether decoding removes spaces before punctuation (`clean_up_tokenization_spaces`)."""
     restricted: LeftOutIfFalse = False
     """Whether text is cut only into pieces of the vocabulary and single characters, as in JoeyNMT.
     Otherwise, a piece that the vocabulary lacks becomes the unknown piece."""
@@ -221,7 +221,7 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
 
 
 def _model(file: Original, allowed: Container[str] | None = None) -> SentencePieceProcessor:
-    """A file's model; with `allowed`, it cuts text only into these pieces and single characters."""
+    """A file's model; with `allowed`, it makes only pieces in `allowed` and single characters."""
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError:

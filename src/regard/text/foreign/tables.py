@@ -1,4 +1,4 @@
-"""A foreign vocabulary as a table, from pieces to our ids and from foreign ids to pieces."""
+"""A foreign vocabulary as two tables: from pieces to our ids, and from foreign ids to pieces."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
