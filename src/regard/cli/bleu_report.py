@@ -25,10 +25,10 @@ from regard.score.report import (
 
 
 def chosen_steps(text: str | None) -> TextSteps | None:
-    """The steps named in `text`, the value of --steps, in the order of ALL_STEPS.
+    """The preparation steps for bleu_paper that `text` names, in the order of ALL_STEPS.
 
-    Returns None if `text` is None (the option is left out), and () if `text` is "none".
-    Raises RecipeError for an unknown step.
+    `text` is the value of --steps. Returns None if `text` is None (the option is left out), and ()
+    if `text` is "none". Raises RecipeError for an unknown step.
     """
     if text is None:
         return None
@@ -42,7 +42,7 @@ def chosen_steps(text: str | None) -> TextSteps | None:
 
 
 def chosen_language(text: str | None, reference: Path) -> str:
-    """The code of the language in which bleu_paper takes the text to be, such as "de".
+    """The code of the language that bleu_paper assumes for the text, such as "de".
 
     The code is `text`, the value of --language. If `text` is None, the code is the ending of the
     reference's name (`ref.fr`, `ref.fr.gz`), or "de" if Moses lists no abbreviations for that

@@ -30,10 +30,10 @@ def score_trees(
     """Compare the trees of two files, and print the scores.
 
     If `rows` is True, a row for each sentence is printed before the summary. If `as_json` is True,
-    only the summary is printed, as JSON. A remark is written to standard error if only one file has
-    brackets without a label around its trees, and if a tree has several lines. Raises DataError for
-    an unreadable file and if only one file is empty, and typer.Exit(1) after more errors than
-    allowed.
+    only the summary is printed, as JSON. A remark is written to standard error if a tree has
+    several lines, or if the trees of only one file are inside brackets without a label. Raises
+    DataError if a file is unreadable or if only one file is empty, and typer.Exit(1) after more
+    errors than allowed.
     """
     if str(gold) == str(test) == "-":
         raise DataError("can be read only once: save it in a file first", "standard input")
@@ -104,11 +104,11 @@ def _opened(*paths: Path) -> list[Iterator[bytes]]:
 
 @dataclass
 class _Watched:
-    """A file whose lines are looked at on their way to the comparison."""
+    """A file whose lines are checked just before they are compared."""
 
     name: str
     unlabelled: bool = False
-    """Whether a tree stands in a bracket without a label."""
+    """Whether a tree is inside a bracket without a label."""
     cut: bool = False
     """Whether a line ended inside a bracket."""
     told: bool = False
@@ -116,7 +116,8 @@ class _Watched:
     def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the lines; write a remark once if a tree has more than one line.
 
-        Such a tree has an open bracket, then a line that is indented or closes more than it opens.
+        The signs are a line that leaves a bracket open and, somewhere below it, a line that is
+        indented or closes more brackets than it opens.
         """
         for line in lines:
             self.unlabelled |= bool(_UNLABELLED.match(line))
@@ -130,7 +131,7 @@ class _Watched:
 
 
 def _tell_unlabelled(watched: Sequence[_Watched]) -> None:
-    """Write a remark if only one file has brackets without a label around its trees."""
+    """Write a remark if the trees of only one file are inside brackets without a label."""
     unlabelled = [one.name for one in watched if one.unlabelled]
     if len(unlabelled) == 1:
         _tell(

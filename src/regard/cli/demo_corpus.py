@@ -28,7 +28,8 @@ class Shown(NamedTuple):
 def write_text(folder: Path, pairs: int) -> "TrainingFiles":
     """Write train.en, train.de, valid.en and valid.de into `folder`; return their paths.
 
-    Each training file has `pairs` lines. Raises DataError if such a file exists that no demo wrote.
+    Each training file has `pairs` lines. Raises DataError if one of these files exists already and
+    was not written by a demo.
     """
     from regard.corpus import example, write_corpus
     from regard.inputs import TrainingFiles
@@ -47,7 +48,7 @@ def write_text(folder: Path, pairs: int) -> "TrainingFiles":
 def write_trees(folder: Path, trees: int) -> "TrainingFiles":
     """Write train.mrg, with `trees` trees, and valid.mrg into `folder`; return their paths.
 
-    Raises DataError if such a file exists that no demo wrote.
+    Raises DataError if one of these files exists already and was not written by a demo.
     """
     from regard.corpus import example
     from regard.files.whole import write_file
@@ -89,8 +90,8 @@ def unseen() -> "list[Example]":
 def was_begun(out: Path, recipe: "Recipe", pairs: int) -> bool:
     """Whether an earlier command began this demo in `out`.
 
-    Raises RecipeError if `out` holds a run with another recipe or number of pairs. Its search may
-    differ: `regard tune` chooses another one.
+    Raises RecipeError if `out` holds a run with another recipe or number of pairs. The settings of
+    its search may differ, because `regard tune` changes them.
     """
     from regard.data.pairs import prepared_manifest
     from regard.run.beginning import begun, differences

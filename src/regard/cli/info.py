@@ -100,7 +100,7 @@ def _search(search: dict[str, Any]) -> str:
 
 
 def _provenance(provenance: dict[str, Any]) -> list[tuple[str, str]]:
-    """The line about the origin, in a list; a value is left out if regard never writes its type."""
+    """The line about the origin, in a list; values of unexpected types are left out."""
     imported = provenance.get("imported")
     if isinstance(imported, dict):
         text = f"from {imported.get('from')} ({imported.get('format')})"

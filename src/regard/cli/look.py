@@ -319,7 +319,7 @@ def _refuse_unshown(
     page: Path | None,
     text: bool,
 ) -> None:
-    """Raise RecipeError if a figure needs --word, or if no output depends on an option."""
+    """Raise RecipeError if a figure lacks its --word, or if an option changes no output."""
     if figure in (3, 4) and word is None:
         raise RecipeError(f"--figure {figure} shows one word: give it with --word")
     if word is not None and figure not in (3, 4) and not page:

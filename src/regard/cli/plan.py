@@ -41,7 +41,7 @@ def print_plan(
 
 
 def print_budgets(start: "Start", minutes: float) -> None:
-    """Print the recipe and the expected perplexity for `minutes` and for other times.
+    """Print the recipe and the expected perplexity for `minutes` and for other training times.
 
     No data is prepared. The setting --set training.minutes is ignored.
     """
@@ -72,7 +72,7 @@ def print_budgets(start: "Start", minutes: float) -> None:
 
 
 def announce(recipe: "Recipe", found: "Outline") -> None:
-    """Write a note on the memory and disk that a run takes, and a warning if warm-up never ends."""
+    """Write a note on a run's memory and disk, and a warning if warm-up takes the whole run."""
     note(f"memory {amount(sum(found.memory), BYTES)} and each batch's; disk {_disk(found.disk)}")
     training = recipe.training
     if training.warmup_steps >= training.steps:

@@ -79,7 +79,7 @@ class PreparationDisplay(_Display):
         return self  # the bar starts later, when this object is first called
 
     def __call__(self, reading: "Reading") -> None:
-        """Show the progress of one reading; a stage may read several corpora one by one."""
+        """Show how much of a corpus has been read; a stage may read several corpora one by one."""
         now, name = time.monotonic(), self.NAMES[reading.stage]
         if reading.stage != self._stage or not reading.pairs:
             self._bar.start()

@@ -218,7 +218,7 @@ def _texts(
 ) -> tuple[list[list[str]], list[list[str]]]:
     """The lines of each file of `systems`, and the lines of each file of `references`.
 
-    If `asking` is True, a note is written if the first reference has hardly any blanks. Raises the
+    If `asking` is True and the first reference has hardly any blanks, a note is written. Raises the
     errors of `_aligned`.
     """
     from regard.cli.console import note

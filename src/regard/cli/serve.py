@@ -209,7 +209,7 @@ def _server(app: "ASGIApp", timeout: float) -> "Server":
 
 
 def _leaving_at_once(server: "Server") -> Callable[[int, FrameType | None], None]:
-    """A handler of signals: at the second Ctrl-C it ends the process, else it does as the server's.
+    """A signal handler that ends the process at the second Ctrl-C, else calls the server's handler.
 
     At the second Ctrl-C, the server's own handler would let the interpreter end while a thread
     still translates, and abort.

@@ -77,7 +77,7 @@ _DeterministicOption = Annotated[
 
 
 BEAM = 4
-"""The widest beam for translations that a model is to learn from."""
+"""The widest beam with which --diversify translates the text that it adds to the training data."""
 
 
 class RunOptions(NamedTuple):

@@ -141,7 +141,7 @@ class CTranslate2Translator(EngineTranslator):
         }
 
     def refuse_other_search(self) -> None:
-        """Raise RecipeError if a continuation may finish that is not among the best `beam`."""
+        """Raise RecipeError if the recipe lets more than the best `beam` continuations finish."""
         if self.recipe.beam > 1 and self.recipe.finish != "beam":
             raise RecipeError(
                 "search.finish = candidates: CTranslate2 lets only the best `beam` continuations "

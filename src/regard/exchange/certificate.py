@@ -1,8 +1,8 @@
 """The certificate of a conversion: how much two models differ on the same sentences.
 
 A conversion ends by running fixed sentences, ordinary and unusual ones, through the model that was
-read and the model that was written, if both can be run. Its certificate lies beside the model as
-`certificate.json`.
+read and the model that was written, if both can be run. The certificate is the file
+`certificate.json` beside the model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,8 +69,8 @@ class Certificate(BaseModel):
     date: str
     """The day and time of the conversion, in UTC."""
     versions: dict[str, str]
-    """The versions of the packages that ran the two sides. If nothing was compared, only those of
-    regard's side are listed."""
+    """The versions of the packages that ran the two sides. If nothing was compared, only the
+    versions for regard's side are listed."""
     files: dict[str, str]
     """SHA-256 of the files that were read, by name; by path if several have the same name."""
     not_run: str = ""
@@ -150,10 +150,11 @@ def certify(
 ) -> Certificate:
     """Run sentences through both sides, and compare the logits and the outputs.
 
-    Sources and outputs have at most `longest` tokens. Logits are compared along the greedy outputs
-    of `ours`. Raises ModelError if a compared logit is NaN or infinite, or if two logits differ by
-    more than `tolerance` times `Certificate.range`. If `tolerance` is None, logits may differ by
-    any finite amount; this is for exports with rounded weights.
+    Sources and outputs have at most `longest` tokens. Both sides read the greedy outputs of `ours`,
+    and the logits after each token are compared. Raises ModelError if a compared logit is NaN or
+    infinite, or if two logits differ by more than `tolerance` times `Certificate.range`. If
+    `tolerance` is None, logits may differ by any finite amount; this is for exports with rounded
+    weights.
     """
     given = ours.encode(sources)
     encoded = _share(given, theirs.encode(sources))

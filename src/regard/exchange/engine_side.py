@@ -15,7 +15,7 @@ from regard.text.tokenizer import EOS
 
 
 class EngineSide:
-    """An engine's translator as a side.
+    """A translator whose model an engine computes, as a `Side` of a certificate.
 
     The engine computes the logits. Either the engine or regard does the beam search.
     """

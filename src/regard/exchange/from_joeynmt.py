@@ -121,9 +121,9 @@ def _special_names(data: ForeignConfig) -> SpecialNames:
 
 
 def _cuts(config: ForeignConfig) -> bool:
-    """Whether JoeyNMT itself divides words, and only into pieces that are in the vocabulary.
+    """Whether JoeyNMT itself divides words; it then uses only pieces that are in the vocabulary.
 
-    JoeyNMT 1 does not: it reads text whose words have been divided already.
+    JoeyNMT 1 does not divide words: it reads text whose words have been divided already.
     """
     return isinstance(config.section("data").get("src"), dict)
 
@@ -149,7 +149,7 @@ def _refuse_other_text(data: ForeignConfig, sides: list[ForeignConfig]) -> None:
 
 
 class _Side(NamedTuple):
-    """How a side is cut: `file` has the sub-words, `language` is for Moses; "" means not used."""
+    """How a side's text is cut: `file` has the sub-words, `language` is for Moses; "": not used."""
 
     kind: str
     file: str

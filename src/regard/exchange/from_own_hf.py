@@ -40,9 +40,9 @@ def read_own_hf(directory: Path) -> Foreign:
     """Read the recipe, the tokenizer and the weights; raises ModelError if they are damaged.
 
     The weights may differ from the exported ones: `transformers` may have trained the model further
-    and saved the weights under the same names, as numbers of 16 bits, too. `transformers` trains
-    the embeddings of source and target apart where `model.embeddings` is "inputs", so that these
-    may differ.
+    and saved the weights under the same names, perhaps in 16 bits. If `model.embeddings` is
+    "inputs", source and target had one embedding, but `transformers` trains two. If these differ,
+    the model that is read has both.
     """
     path = directory / "model.safetensors"
     files = {name: checksum_of(directory / name) for name in ("recipe.toml", OURS, path.name)}

@@ -143,12 +143,12 @@ class _Names:
 def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) -> _Names:
     """The names of the tensors outside nn.Transformer, as `program` gives them or as found here.
 
-    The matrices that `program` does not name are found by the words that such names usually
-    contain, for example "generator"; raises RecipeError if no matrix or several could be meant, or
-    if the file lacks the named table of positions. But if there is only one embedding, it is taken
-    for both sides. The output layer that `program` names is also taken for an embedding, which
-    shares its weights, unless its name is typical of an output layer. If exactly one other tensor
-    has the shape of a table of positions, it is this table; otherwise, the table's name is "".
+    A matrix that `program` does not name is found by the words that such names usually contain, for
+    example "generator". If there is only one embedding, both sides use it. The matrix of the output
+    layer may be an embedding, too, unless its name is typical of an output layer. If exactly one
+    other tensor has the shape of a table of positions, it is this table; otherwise, the table's
+    name is "". Raises RecipeError if no matrix or several could be meant, or if the file lacks the
+    table of positions that `program` names.
     """
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]
@@ -199,7 +199,7 @@ def _only_positions(weights: ForeignWeights, names: set[str], width: int) -> str
 
 
 def _contains(name: str, parts: tuple[str, ...], without: str = "") -> bool:
-    """Whether a name contains one of `parts`, and does not contain `without`, unless it is ""."""
+    """Whether a name contains one of `parts` but not `without`; if "", `without` is ignored."""
     found = any(part in name.lower() for part in parts)
     return found and not (without and without in name.lower())
 

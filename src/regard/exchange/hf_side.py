@@ -34,12 +34,12 @@ class MarianSide:
         left_out: Sequence[int],
         **options: Any,
     ):
-        """`order` and `source_order` relate their ids of the target and the source to ours.
+        """`order` and `source_order` map their ids of the target and of the source to our ids.
 
         start     their id with which the decoder begins
         end       their id of </s>
         left_out  their ids that the softmax leaves out
-        options   of the method `generate`
+        options   further arguments for the method `generate`
         """
         self._model, self._tokenizer = model, tokenizer
         self._order, self._source_order = order, source_order
@@ -96,7 +96,7 @@ def foreign_side(
     generation: Generation,
     tokenizer: ForeignTokenizer[Any],
 ) -> MarianSide:
-    """A foreign directory as a side.
+    """The model in a foreign directory, as a `Side` of a certificate.
 
     The weights are `tensors`, which were read before: `transformers` reads no weights from the
     directory. Raises NotRunError if `transformers` is not installed, or cannot open the directory.
@@ -125,7 +125,7 @@ def foreign_side(
 
 
 def exported_side(directory: Path, vocabulary: MarianVocabulary) -> MarianSide:
-    """A directory of `regard export hf` as a side, opened by from_pretrained without options.
+    """A directory of `regard export hf` as a `Side`, opened by from_pretrained without options.
 
     Raises ModuleNotFoundError if `transformers` is not installed.
     """

@@ -23,7 +23,10 @@ _Matrix = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class MarianVocabulary:
-    """The vocabulary of an exported model; in `order` and `source_order`, its ids are foreign."""
+    """The vocabulary of an exported model.
+
+    `order` (for the target) and `source_order` map exported ids, as foreign ids, to our ids.
+    """
 
     order: IdOrder
     source_order: IdOrder
@@ -51,7 +54,7 @@ class MarianVocabulary:
         never = barred or sorted({i for i in (pad, start) if i >= 0})
         # If no foreign entry became our <s>, the import gave <s> a copy of the embedding with
         # which the foreign decoder begins. Here the entry with that embedding is looked up. There
-        # is none if <s> was trained: then an entry that is never written gets its embedding.
+        # is none if <s> was trained: then the padding, if never written, gets the embedding of <s>.
         padding = _named_padding(tokenizer, pad)
         if start < 0:
             start = _same_row(weights[matrices_of(model.recipe.model).target], order.ids)
@@ -82,7 +85,7 @@ class MarianVocabulary:
         return np.ascontiguousarray(matrix[self.order.ids])
 
     def target_rows(self, matrix: _Matrix) -> _Matrix:
-        """`rows` of the target's embedding; the decoder begins with the embedding of our <s>."""
+        """`rows` of the target's embedding; the decoder's start id gets the row of our <s>."""
         found = self.rows(matrix)
         found[self.ids["decoder_start_token_id"]] = matrix[BOS]
         return found

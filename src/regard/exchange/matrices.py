@@ -83,7 +83,7 @@ class ForeignMatrices:
     def weights(self, positions: Tensor | None = None) -> dict[str, Tensor]:
         """The matrices and the bias under our names.
 
-        A table of learned positions, [positions, d_model], becomes that of every embedding.
+        A table of learned positions, [positions, d_model], is copied into every embedding.
         """
         kind, order = self.kind, self.tokenizer.order
         target = _ordered(self.target, order, self.start)

@@ -4,10 +4,10 @@
     decoder   tokens [rows], source [rows, source], the memory, the past  ->  logits [rows,
               vocabulary], and the past with one position more
 
-The memory is the encoder's output. A row is one hypothesis. The past is a plain cache: keys [rows,
-heads, length, d_k] and values [rows, heads, length, d_v] of each layer, of length 0 before the
-first token, which is <s>. Padding of the source is id 0. All axes except heads and widths are
-dynamic.
+The axis named source is the length of the padded sources. The memory is the encoder's output. A row
+is one hypothesis. The past is a plain cache: keys [rows, heads, length, d_k] and values [rows,
+heads, length, d_v] of each layer, of length 0 before the first token, which is <s>. Padding of the
+source is id 0. All axes except heads and widths are dynamic.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from regard.text.tokenizer import BOS, EOS, PAD
 
 
 class OurSide:
-    """An opened model as a side; its searches follow `rules`, by default the recipe's [search]."""
+    """An opened model as a `Side`; its searches follow `rules` or, by default, its recipe."""
 
     def __init__(self, model: Model, rules: SearchRecipe | None = None):
         self._model, self._rules = model, rules or model.recipe.search

@@ -28,7 +28,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b"}
 
 @dataclass(frozen=True)
 class Texts:
-    """The files of a tokenizer; of each kind, one for both sides, or one for each of the sides."""
+    """The files of a tokenizer; a field has one entry for both sides, or one for each side."""
 
     vocabularies: Sequence[Path] = ()
     """Files of pieces and their ids: .json, .yml, or text with a piece on each line."""
@@ -80,7 +80,8 @@ class SpecialNames:
         """The ids of <pad>, <s> and </s>; -1 for a piece that the vocabulary does not have.
 
         A piece with two of these roles gets one id, so that the softmax counts the piece once: the
-        id of <pad> is -1 if `pad` is also `begin` or `end`, and that of <s> if `begin` is `end`.
+        id of <pad> is -1 if `pad` is also `begin` or `end`; the id of <s> is -1 if `begin` is also
+        `end`.
         """
         pad, begin = (-1 if n is None else known.get(n, -1) for n in (self.pad, self.begin))
         end = known.get(self.end, -1)

@@ -24,9 +24,9 @@ def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
 
 
 def unknown_name(tokenizer: AnyTokenizer, names: Sequence[str]) -> str:
-    """The target's name of the piece that stands for unknown pieces; of <pad> if there is none.
+    """The target's name of the piece for unknown text or, if there is none, the name of <pad>.
 
-    A tokenizer of ours has no such piece: it has all bytes, so nothing is unknown to it.
+    A tokenizer of ours has no piece for unknown text: it has all bytes, so it can encode any text.
     """
     unknown = tokenizer.unknown("target") if isinstance(tokenizer, ForeignTokenizer) else None
     return names[PAD if unknown is None else unknown]

@@ -23,7 +23,7 @@ class ForeignWeights:
     """Tensors by their foreign names; each may be taken once."""
 
     def __init__(self, tensors: Mapping[str, Tensor], where: Path, *, biases: bool = True):
-        """If `biases` is False, a linear layer or LayerNorm without a bias gets one of zeros."""
+        """If `biases` is False, a linear layer or LayerNorm without a bias gets a bias of zeros."""
         self._left, self._where, self._biases = dict(tensors), where, biases
 
     def __contains__(self, name: str) -> bool:
@@ -112,8 +112,8 @@ def layers(
 ) -> dict[str, Tensor]:
     """Take the weights of all layers and, unless `model.norm` is "post", of the last LayerNorms.
 
-    `part` gives the foreign names of parts of layers, and `last` that of the LayerNorm after the
-    last layer of a stack, such as encoder.layer_norm. Returns the weights by our names.
+    `part` gives the foreign names of parts of layers; `last` gives the name of the LayerNorm that
+    ends a stack, such as encoder.layer_norm. Returns the weights by our names.
     """
     found: dict[str, Tensor] = {}
     stacks = ("encoder", model.layers, model), ("decoder", model.decoder_layers, model.decoder)

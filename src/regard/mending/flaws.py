@@ -50,9 +50,9 @@ def _is_word(word: str) -> bool:
 
 
 def _repeats(text: str) -> bool:
-    """Whether some words, or characters that no space divides, come COPIES times in a row.
+    """Whether a group of words or of characters comes COPIES times in a row.
 
-    These characters are those of a single word, and of each stretch of a script without spaces.
+    Groups of characters count if the text is a single word, else only in scripts without spaces.
     """
     folded = text.casefold()
     words = folded.split()

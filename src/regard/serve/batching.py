@@ -12,8 +12,8 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 BUDGET = 2048
-"""A batch has at most this many tokens, including padding to its longest sentence. A sentence that
-is longer is a batch of its own."""
+"""A batch has at most this many tokens, including padding to its longest sentence. A sentence with
+more tokens is a batch of its own."""
 _WAIT = 0.003
 """The thread waits at most this many seconds for a batch to fill."""
 _IDLE = 1.0

@@ -52,11 +52,11 @@ class Rendering(Mended):
     """The result for one sentence: its translations, and what else was requested."""
 
     alignment: WordAlignment | None = None
-    """The word alignment of the best translation. None if it is not requested, the sentence is too
-    long, or the engine does not attend."""
+    """The word alignment of the best translation. None if it is not requested, if the sentence is
+    too long, or if the engine has no attention weights to return."""
     look: Look | None = None
-    """The attention weights of every head. None if they are not requested, the sentence is too
-    long, or the engine does not attend."""
+    """The attention weights of every head. None if they are not requested, if the sentence is too
+    long, or if the engine has none to return."""
 
 
 class Engine:
@@ -94,12 +94,13 @@ class Engine:
     def attends(self) -> bool:
         """Whether there are attention weights to return.
 
-        A dilated model has none, and a model in another program, such as CTranslate2, shows none.
+        A model of the family "dilated" has none. A model that another program computes, such as
+        CTranslate2, does not return its attention weights.
         """
         return bool(self._translator.model.members and self._translator.network.attentions())
 
     def read(self, text: str, *, is_html: bool) -> Passage:
-        """Split a text into sentences by the rules of the source language, as `read_passage`."""
+        """Split a text by `read_passage` into sentences, by the rules of the source language."""
         tokenizer = self._translator.tokenizer
         return read_passage(text, base(self.pair.source), tokenizer, is_html=is_html)
 

@@ -51,8 +51,8 @@ def _digest(key: str) -> bytes:
 class Allowance:
     """A limit of `a_minute` requests per minute for each client.
 
-    A client may make all requests of a minute at the same time. Clients may be API keys, so only
-    their digests are stored.
+    A client may make all requests of a minute at the same time. The name of a client may be an API
+    key, so only digests of names are stored.
     """
 
     def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic):

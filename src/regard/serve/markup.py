@@ -43,7 +43,7 @@ def stretches(markup: str) -> Iterator[tuple[str, bool]]:
 
     Together, the stretches are exactly `markup`, even if it is not valid.
     """
-    tail = markup.rfind(">") + 1  # no tag ends in the tail, where the parser would be slow
+    tail = markup.rfind(">") + 1  # the tail has no complete tag, and is slow to parse
     reader = _Reader(markup[:tail])
     reader.begin(tail, is_text=not reader.keeping)
     for (start, is_text), (end, _) in pairwise([*reader.starts, (len(markup), False)]):

@@ -14,7 +14,7 @@ from regard.view.look import Look
 
 MOST_WEIGHTS = 200_000
 """An answer with more attention weights than this is refused. With 6 layers and 8 heads, a sentence
-and a translation of 37 words each have about this many weights, which take 2 MB as JSON."""
+of 37 words and its translation of 37 words have about this many, which take 2 MB as JSON."""
 
 
 def _encoded(text: str) -> str:
@@ -136,7 +136,7 @@ class Answer(BaseModel):
 def translated_sentence(
     passage: Passage, done: Sequence[TranslatedSentence], rendering: engine.Rendering, query: Query
 ) -> TranslatedSentence:
-    """The sentence of the answer that follows those that are `done`.
+    """The next sentence of the answer, after the sentences in `done`.
 
     Raises HTTPException if the sentence has too many attention weights.
     """
@@ -174,4 +174,4 @@ def _attention(look: Look | None) -> Attention:
             400, "Invalid request: text: too long to return the weights of every head"
         )
     found = look.as_json()
-    return Attention.model_validate(found | found["attention"])  # has no other fields of `found`
+    return Attention.model_validate(found | found["attention"])  # ignores other fields of `found`

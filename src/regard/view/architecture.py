@@ -167,7 +167,7 @@ class _Stack:
         )
 
     def _times(self, y: float) -> None:
-        """Write beside the stack: the number of layers, the parameter counts of one and of all."""
+        """Write beside the stack: the number of layers, the parameters of one layer and of all."""
         drawing, count = self.drawing, len(self.layers)
         x = self.x + self.side * (_FRAME + 14)
         end = "right" if self.side < 0 else "left"

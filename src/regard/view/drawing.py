@@ -1,4 +1,4 @@
-"""Drawings by matplotlib: boxes, lines that turn and end in arrows, and text, in points."""
+"""Drawings by matplotlib: boxes, lines with bends and arrowheads, and text; the unit is points."""
 
 from __future__ import annotations
 

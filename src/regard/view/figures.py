@@ -29,8 +29,8 @@ def sharpest(
 ) -> list[int]:
     """The `count` heads of lowest entropy, the lowest first.
 
-    A head's entropy is the entropy of the query at position `word`, or the mean over all queries if
-    `word` is None.
+    A head's entropy is that of the weights of the query at position `word` or, if `word` is None,
+    the mean over all queries.
     """
     weights = look.weights[kind][layer : layer + 1]
     rows = weights if word is None else weights[:, :, word : word + 1]

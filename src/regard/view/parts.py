@@ -146,7 +146,7 @@ def embedding_parts(model: Transformer) -> dict[str, Label]:
 def _positions(embedding: Embedding, name: str) -> Label:
     """The label of an embedding's positions.
 
-    `name` is the embedding's name. An empty name means: the target has the source's embedding.
+    `name` is the embedding's name, or "" for a target that shares the source's embedding.
     """
     title, width = "Positional Encoding", embedding.tokens.embedding_dim
     if embedding.learned:

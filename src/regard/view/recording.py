@@ -36,7 +36,7 @@ def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
             model(source, target)
         recording["cross"][0]  # of the decoder's first layer
 
-    The model's weights may be in a layout for inference.
+    The model's weights may be in a layout for inference, as in `regard.arithmetic.layouts`.
     """
     attentions = model.attentions()
     recording: Recording = {kind: {} for kind in attentions}
@@ -59,9 +59,9 @@ def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
 
 
 class _Recorder:
-    """An arithmetic that computes attention by its definition, and stores the attention weights.
+    """An `Arithmetic` that computes attention by its definition, and stores the attention weights.
 
-    It replaces the arithmetic `by` in the attention of one layer; `by` computes everything else.
+    It replaces the `Arithmetic` of one layer's attention, `by`, which computes everything else.
     """
 
     def __init__(self, by: Arithmetic, weights: dict[int, Tensor], layer: int):
@@ -75,7 +75,7 @@ class _Recorder:
     ) -> Tensor:
         """Compute equation (1); keys and values may come from a cache.
 
-        The unused slots of a cache are left out, and its precision is raised to the query's.
+        The unused slots of a cache are left out, and its numbers get the precision of the query.
         """
         keys = mask.allowed.shape[-1]
         key, value = (x[:, :, :keys].to(query.dtype) for x in (key, value))
