@@ -11,9 +11,9 @@ A model with P weights outside its embedding is expected to reach
     loss = base + size / P^a + data / E^b       nats per character of the target
 
 The largest model is chosen for which E / P is at least `tokens_per_weight`, or else the smallest.
-Vocabulary and rows follow from the text, dropout and label smoothing from the passes over it, batch
-and warm-up from the number of steps. The constants are in rule.toml; experiments/budget says how
-some of them were found.
+Vocabulary and row length follow from the text; dropout and label smoothing from the number of
+passes over it; batch and warm-up from the number of steps. The constants are in rule.toml;
+experiments/budget says how some of them were found.
 """
 
 import math
@@ -68,8 +68,8 @@ VALIDATED = 100
 LEAST_STEPS = 3000
 """Batches are halved, down to rule.toml's least size, until this many steps fit in the time."""
 WARM_UP = 1 / 6
-"""Warm-up takes at most this share of a run. In a short run, the rate reaches the same peak
-sooner."""
+"""Warm-up takes at most this share of a run. In a short run, the learning rate reaches the same
+peak after fewer steps."""
 TIMED, LEAST_TIMED, MOST_TIMED = 3.0, 3, 12
 """Steps of a model are timed for TIMED seconds, but more than LEAST_TIMED and at most MOST_TIMED
 steps."""
@@ -178,8 +178,8 @@ def _start(corpus: ParallelText, fields: dict[str, Any], asked: tuple[str, ...])
 def _in_smaller_batches(start: Recipe, tokens: float, asked: tuple[str, ...]) -> Recipe:
     """The recipe with batches so small that `tokens` make LEAST_STEPS steps, if possible.
 
-    The learning rate falls with the square root of the batch, because the gradient of a smaller
-    batch is noisier.
+    The learning rate falls with the square root of the batch size, because the gradient of a
+    smaller batch is noisier.
     """
     least, batch = rule_of_times()["batch"]["least"], start.data.target_tokens
     while batch // 2 >= least and tokens < LEAST_STEPS * FILLED * batch * start.training.accumulate:
@@ -192,10 +192,10 @@ def _in_smaller_batches(start: Recipe, tokens: float, asked: tuple[str, ...]) ->
 def _expected(
     corpus: ParallelText, minutes: float, start: Recipe, speed: float, asked: tuple[str, ...]
 ) -> Choice:
-    """The recipe that follows from `start`, at this speed in tokens per second, and its outcome.
+    """The recipe that follows from `start`, and what is expected of it.
 
-    The model learns for `minutes`. But if `asked` sets a number of steps, and these take less time
-    or the time is not limited, the model learns for these steps.
+    `speed` is in target tokens per second. The model learns for `minutes`. But if `asked` sets a
+    number of steps, and these take less time or the time is not limited, it learns for these steps.
     """
     rule = rule_of_times()
     tokens = 60 * minutes * USED * speed

@@ -1,4 +1,4 @@
-"""The size of a parallel text, and what follows from it alone: vocabulary and rows."""
+"""The size of a parallel text, and what follows from it alone: vocabulary and row length."""
 
 import math
 import tomllib
@@ -21,7 +21,7 @@ from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
 
 SAMPLED = 2000
-"""A `ParallelText` has the lengths of its first pairs, at most this many."""
+"""A `ParallelText` keeps the lengths of at most this many pairs, the first ones of the text."""
 RULES = DataRecipe()
 """The rules by which pairs are dropped before they are counted."""
 COUNTED = 1_000_000
@@ -105,7 +105,7 @@ class ParallelText(NamedTuple):
         return int(min(max(96, -(-2 * longest // 32) * 32), 256))
 
     def suited(self, recipe: Recipe) -> Recipe:
-        """The recipe with the vocabulary and the rows that suit this text."""
+        """The recipe with the vocabulary and the row length that suit this text."""
         rows = {"row_length": self.row_length(), "max_length": self.row_length()}
         return recipe.but(**rows, vocabulary=min(max(300, self.vocabulary()), 10**6))
 
@@ -127,8 +127,9 @@ class ParallelText(NamedTuple):
 class _Counted:
     """Counts the different pairs of a text that may be trained on.
 
-    Each has a digest. Once there are more than COUNTED, only pairs are counted whose digest is a
-    multiple of `every`, which is then doubled. The rest is estimated from them.
+    Each pair has a digest, a number. Only pairs whose digest is a multiple of `_every` are kept.
+    `_every` is 1 at first, and is doubled whenever more than COUNTED pairs are kept. The numbers of
+    the whole text are estimated as `_every` times those of the kept pairs.
     """
 
     def __init__(self) -> None:
@@ -163,5 +164,5 @@ class _Counted:
 
     @property
     def characters(self) -> int:
-        """The characters of their targets."""
+        """The number of characters in the targets of the different pairs."""
         return self._every * sum(self._targets.values())

@@ -40,7 +40,8 @@ def positions(seed: int) -> Measured:
 
     R_k rotates each pair (sine, cosine) by k times the frequency of the pair, and is the same for
     every pos (see `rotation`). `random_error`, for comparison, is the largest error of another
-    linear map: found by least squares, it predicts each row of a random table from the row before.
+    linear map, which predicts each row of a random table from the row before it as well as possible
+    (least squares).
     """
     generator = torch.Generator().manual_seed(seed)
     d_model = BASE.model.d_model
@@ -59,7 +60,7 @@ def positions(seed: int) -> Measured:
 
 
 def rotation(k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
-    """R_k, with which PE(pos + k) = R_k PE(pos) (§3.5): a rotation of each (sine, cosine).
+    """R_k, with which PE(pos + k) = R_k PE(pos) (§3.5): a rotation of each pair (sine, cosine).
 
     sin(a + b) = cos(b) sin(a) + sin(b) cos(a), and cos(a + b) = cos(b) cos(a) - sin(b) sin(a).
     """

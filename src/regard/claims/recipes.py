@@ -13,7 +13,8 @@ from regard.recipe import ModelRecipe, Recipe
 
 VOCABULARY = 1000
 ROOM = 64
-"""The width of a row, and the largest number of pieces in a sentence; the whole corpus fits."""
+"""The width of a batch's rows, and the most pieces that a sentence may have; no sentence of the
+corpus has more."""
 SHORT_PIECES = 24
 """A short sentence has at most this many pieces; 59 % of the corpus's sentences are short."""
 

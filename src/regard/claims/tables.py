@@ -18,7 +18,7 @@ _MARKED = re.compile(r"^(.*<!-- ([\w-]+)/([\w.-]+) -->).*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Outcome:
-    """A claim and the findings about it."""
+    """A claim and its findings: statements with figures and verdicts."""
 
     claim: Claim
     findings: tuple[Statement, ...]

@@ -22,9 +22,9 @@ class Facts:
     sample: float | None = None
     """The share of the training text from which the sub-words were learned."""
     held_out: int | None = None
-    """The number of training pairs that were set aside for validation; 0 if files were given."""
+    """The number of training pairs set aside for validation; 0 if validation files were given."""
     mix: tuple[int, ...] | None = None
-    """How often an epoch has the pairs of each text; empty if it has every pair once."""
+    """For each text, how often an epoch has each of its pairs; empty if every text counts once."""
     dtype: str | None = None
     """The number formats of training as text, such as "bfloat16"."""
     device: str | None = None
@@ -53,7 +53,7 @@ class Compared(NamedTuple):
         return PAPER_RECIPES[self.row]
 
     def changed(self, *fields: str) -> list[str]:
-        """The fields, as `section.key`, in which the recipe differs from the row's."""
+        """The fields, as `section.key`, in which the recipe differs from the recipe of the row."""
         return [
             field for field in fields if value(self.recipe, field) != value(self.printed, field)
         ]
@@ -63,8 +63,9 @@ class Finding(NamedTuple):
     """The result of judging one case by a departure."""
 
     kind: Literal["departs", "unstated", "unseen"]
-    """departs: the paper, or the row of its tables, says something else. unstated: the paper does
-    not answer the question. unseen: the paper answers it, but the recipe and the facts do not."""
+    """departs: the case differs from the paper, or from the row of its tables. unstated: the paper
+    does not answer the question. unseen: the paper answers it, but the recipe and the facts do not
+    show whether the case agrees."""
     paper: str = ""
     """The values in the row of the paper's tables; empty if the departure's `quote` has them."""
     here: str = ""
@@ -121,7 +122,7 @@ def all_fields() -> list[str]:
 
 
 def as_row(*fields: str) -> Judge:
-    """A judge: a case departs if one of the fields differs from the row's."""
+    """A judge that finds a departure if one of the fields differs from the row's recipe."""
 
     def finding(case: Compared) -> Finding | None:
         if not (changed := case.changed(*fields)):

@@ -22,14 +22,14 @@ class Distance(NamedTuple):
     found: tuple[tuple[Departure, Finding], ...]
 
     def of_kind(self, kind: str) -> list[tuple[Departure, Finding]]:
-        """The findings that are "departs", "unstated" or "unseen", in the order of the paper."""
+        """The findings of a kind ("departs", "unstated", "unseen"), in the order of the paper."""
         return [(departure, one) for departure, one in self.found if one.kind == kind]
 
 
 def departures_of(recipe: Recipe, facts: Facts = NO_FACTS, row: str | None = None) -> Distance:
     """Judge a recipe, and the known facts of its run, by every departure.
 
-    The recipe is compared with the row of this name or, without a name, with the closest row.
+    The recipe is compared with the row that `row` names or, if it is None, with the closest row.
     Raises RecipeError for an unknown row.
     """
     if row is not None and row not in PAPER_RECIPES:
@@ -43,9 +43,9 @@ def departures_of(recipe: Recipe, facts: Facts = NO_FACTS, row: str | None = Non
 def closest_row(recipe: Recipe) -> str:
     """The name of the nearest among the paper's recipes for the same task.
 
-    The distance of two recipes is a sum over the fields that `changes` returns. For two numbers
-    other than 0, a field adds the absolute binary logarithm of their ratio; for other values, it
-    adds 1. Of equally near recipes, the first in `PAPER_RECIPES` is taken.
+    The distance of two recipes is a sum over the fields that `changes` returns. A field with
+    two numbers other than 0 adds |log2(ratio of the numbers)|; any other field adds 1. Of equally
+    near recipes, the first in `PAPER_RECIPES` is taken.
     """
     rows = {n: one for n, one in PAPER_RECIPES.items() if one.task.output == recipe.task.output}
     return min(rows, key=lambda name: _how_far(rows[name], recipe))

@@ -20,8 +20,8 @@ _SAVES = ("training.save_every", "training.save_minutes", "training.resume_minut
 _CHECKPOINTS_APART = 600
 """Seconds between two of the paper's checkpoints."""
 _NEAR = 0.1
-"""Checkpoints depart if their spacing, in steps, differs by more than this share from the paper's:
-ten minutes divided by the printed, rounded time of a step."""
+"""The number of steps between checkpoints departs from the paper's if it differs by more than this
+share. The paper's number is ten minutes divided by the time of a step, which is printed rounded."""
 
 
 def _steps(case: Compared) -> Finding | None:

@@ -163,7 +163,7 @@ _JOEYNMT: Mapping[str, Any] = {
 def _settings(
     source: str, beyond: tuple[Beyond, ...], fields: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Usual, ...]:
-    """The settings of one code base; `fields` has the fields of each by its name."""
+    """The settings of one code base; `fields` maps the name of each setting to its fields."""
     return tuple(
         Usual(name, source, MappingProxyType(dict(its)), beyond) for name, its in fields.items()
     )

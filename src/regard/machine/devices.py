@@ -15,8 +15,8 @@ from regard.errors import RecipeError, TrainingError
 from regard.machine.memory import all_bytes
 
 GRAPHS = threading.Lock()
-"""Held while a thread records a CUDA graph, or releases memory. PyTorch releases no memory while
-any thread records, and its random numbers serve one recording at a time."""
+"""A thread holds this lock while it records a CUDA graph, or releases memory. PyTorch releases no
+memory while any thread records, and its random number generator serves one recording at a time."""
 MOST_THREADS = 1024
 """More threads than this are refused: if the system could not start them, the process would end."""
 
@@ -114,7 +114,7 @@ def wait_for(device: torch.device) -> None:
 
 
 def begin_stream(device: torch.device) -> None:
-    """Make a new stream of this device the present thread's; a CPU has no streams."""
+    """Let this thread use a new stream of the device; do nothing on a CPU."""
     if device.type == "cuda":
         torch.cuda.set_stream(torch.cuda.Stream(device))
 
@@ -127,7 +127,7 @@ def random_numbers_kept(device: torch.device) -> Iterator[None]:
 
 
 def set_threads(threads: int) -> None:
-    """Use this many cores, or with 0 as many as PyTorch chooses.
+    """Use this many cores; 0 leaves the number that PyTorch has chosen.
 
     Raises RecipeError for a negative number, or for more than MOST_THREADS.
     """

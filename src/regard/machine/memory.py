@@ -55,7 +55,7 @@ def restart_peak(device: torch.device) -> int:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        give_back_memory()  # otherwise, use of memory that malloc keeps would not raise the peak
+        give_back_memory()  # otherwise, reusing memory that malloc keeps would not raise the peak
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
     return peak_bytes(device)

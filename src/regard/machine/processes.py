@@ -39,7 +39,7 @@ SECONDS_TO_DIE = 2.0
 """A killed process is expected to disappear within this time: the system first frees its memory."""
 
 SECONDS_TO_NOTICE = 5.0
-"""If a process has waited this long for one that has ended, it ends without waiting any longer."""
+"""A process ends itself once it has waited this long for another process that has ended."""
 
 MOST_NUMBERS = 8
 """A step sums at most this many numbers over all processes."""
@@ -159,11 +159,11 @@ class Processes:
             self._waits.pop()
 
     def watch(self, over: threading.Event) -> None:
-        """End this process if it waits for another one of this host that has ended.
+        """End this process if it waits for another process of this host that has ended.
 
         Usually the connection to that process breaks, which ends the wait. But gloo was seen to
-        close the connection and to wait nevertheless. The thread that watches ends when `over` is
-        set.
+        close the connection and to wait nevertheless. This method runs in a thread of its own, and
+        returns when `over` is set.
         """
         while not over.wait(SECONDS_TO_NOTICE / 5):
             began = min(self._waits, default=time.monotonic())
@@ -173,14 +173,14 @@ class Processes:
                     _end(self, _without(" and ".join(f"rank {rank}" for rank in gone)))
 
     def introduce(self) -> None:
-        """Store this process's place and id, so that the others can check whether it is alive."""
+        """Store this process's `_place` and id, so that the others can check whether it runs."""
         self.store.set(f"process/{self.rank}", f"{_place()} {os.getpid()}")
 
     def _ended(self) -> list[int]:
         """The ranks of the processes that have ended.
 
         If there is none yet, wait for one, but at most SECONDS_TO_DIE: the connections of a process
-        break before it has ended.
+        that ends break a moment before it is gone.
         """
         until = time.monotonic() + SECONDS_TO_DIE
         while not (ended := [rank for rank in range(self.count) if not self._lives(rank)]):
@@ -190,7 +190,7 @@ class Processes:
         return ended
 
     def _lives(self, rank: int) -> bool:
-        """Whether a process is running; True if it is elsewhere, where this cannot be checked."""
+        """Whether a process runs; True if it has another `_place`, where nothing can be checked."""
         with suppress(OSError, RuntimeError):
             place, process = self.store.get(f"process/{rank}").decode().split()
             if place == _place():
@@ -207,7 +207,7 @@ class Processes:
 
 
 def _place() -> str:
-    """The host and, of several containers on it, this one; both may have the same host name."""
+    """Text that identifies this host and container, even if others have the same host name."""
     host = socket.gethostname()
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -24,8 +24,8 @@ class Streams:
     def map(self, work: Callable[[Item], Done], items: Sequence[Item]) -> Iterator[Done]:
         """Yield `work(item)` for each item, in order.
 
-        `work` must return only what is on the host: the device may still compute its tensors. If an
-        item fails, or no more results are taken, this method waits for the items that have begun.
+        `work` must not return tensors on the device: they may not be computed yet. If an item
+        fails, or no more results are taken, this method waits for the items that have begun.
         """
         wait_for(self._device)  # all streams may use what the caller's stream has computed
         futures = [self._pool.submit(work, item) for item in items]

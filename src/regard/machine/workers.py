@@ -24,8 +24,8 @@ _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 _AHEAD = 2
-"""The most tasks per process that are begun and have no result fetched yet: tasks that wait, tasks
-in work, and finished tasks. This limits memory."""
+"""For each process, `map` holds at most this many tasks: tasks that wait, tasks in work, and
+finished tasks whose results are not fetched yet. This limits memory."""
 
 
 def usable_cores() -> int:

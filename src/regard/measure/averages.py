@@ -64,7 +64,7 @@ def _try_averages(
 
     An average of n checkpoints is made from the first n in `found`. `alone` is the loss of the
     first one; None if it must be measured like the others. Raises Interrupted if a signal has come:
-    a list that the signal cut short would be used for ever.
+    otherwise, an incomplete list would be written into the journal and used for ever.
     """
     recipe, began = run.setup.recipe, time.monotonic()
     validate = validator(run.setup.data, recipe.but(validate_sentences=0, best="loss"))

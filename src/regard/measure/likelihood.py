@@ -13,8 +13,8 @@ from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translator
 
 AT_ONCE = 1024
-"""The source of a batch has at most this many positions, padding included, and so has the target:
-for each position of the target, memory must hold logits of the whole vocabulary. A longer sentence
+"""In a batch, source and target each have at most this many positions, padding included, because
+memory must hold logits of the whole vocabulary for each position of the target. A longer sentence
 is a batch of its own."""
 
 
@@ -40,8 +40,9 @@ def likelihoods(
 ) -> Iterator[Likelihood]:
     """Yield the likelihood of each target as the translation of its source, in order.
 
-    Raises DataError with the number, from 1, of a sentence that is too long for the model, and with
-    the name of its side, from `names`; ModelError if the model's logits are NaN or infinite.
+    Raises DataError if a sentence is too long for the model: the error has the number of the
+    sentence, counted from 1, and the name in `names` for source or target. Raises ModelError if
+    the model's logits are NaN or infinite.
     """
     most_written = translator.longest + translator.recipe.max_extra
     longest = min(most_written, translator.model.longest)
@@ -58,7 +59,7 @@ def _ended(sentences: Sequence[list[int]], name: str, first: int, longest: int) 
     """Put </s> at the end of each sentence.
 
     Raises DataError if a sentence then has more than `longest` pieces. The error has `name` and the
-    number of the sentence; `first` other sentences come before `sentences` and are counted, too.
+    number of the sentence; the first of `sentences` has the number `first` + 1.
     """
     encoded = [[*pieces, EOS] for pieces in sentences]
     for number, pieces in enumerate(encoded, start=first + 1):

@@ -33,8 +33,9 @@ def verify_resume(
 
     This test needs two checkpoints that are at most `steps` steps apart, and the recipe and the
     data of the run. Each checkpoint must have been made by one process, because one process cannot
-    repeat the sums of several processes. Otherwise, the steps, at least two, are made once without
-    a stop and once with a stop, and both repetitions must end with equal numbers.
+    repeat the sums of several processes. If any of this is missing, `steps` steps (at least two)
+    are made from a checkpoint, once without a stop and once with a stop, and both must end with
+    equal numbers.
 
     Returns a sentence that says what was compared. Raises TrainingError if the numbers differ,
     ModelError if there is no checkpoint.
@@ -80,7 +81,7 @@ def _replayed(
     for stop in stops:
         until = recipe.but(
             steps=stop,
-            patience=0,  # no patience or minutes: a run that has used them up makes no step
+            patience=0,  # no limit by patience or minutes: a run that has reached one makes no step
             minutes=0.0,
             validate_every=2**31 - 1,
             save_every=0,

@@ -55,11 +55,11 @@ def try_searches(
 ) -> list[Tried]:
     """Translate the development set with several beams and length penalties.
 
-    Returns the results; the chosen setting is the first: the beam with the highest BLEU, of those
-    tried with the alpha that `_alpha` chooses. The translator's own setting is tried first. Another
-    one is tried only if its translations are expected to be done within `seconds` of the call, and
-    if `is_stopped` returns False. `heard` is called with each result. BLEU is sacreBLEU's, with
-    `tokenizer`. In the end, the translator has its own setting again.
+    Returns the results, the chosen setting first. Its alpha is chosen by `_alpha`; its beam has the
+    highest BLEU of all beams tried with this alpha. The translator's own setting is tried first.
+    Another one is tried only if its translations are expected to be done within `seconds` of the
+    call, and if `is_stopped` returns False. `heard` is called with each result. BLEU is
+    sacreBLEU's, with `tokenizer`. In the end, the translator has its own setting again.
     """
     own, began = translator.recipe, time.monotonic()
     tried: list[Tried] = []
@@ -101,8 +101,9 @@ def _alpha(tried: Sequence[Tried], own: float) -> float:
     """The length penalty, of those tried with one beam, whose BLEU is highest after smoothing.
 
     The BLEU of each alpha is averaged with that of the next smaller and the next larger one, which
-    count half as much. A high BLEU beside a very low one is thus not chosen: on another text, BLEU
-    may fall a little earlier. Of equal means, that of the alpha nearest to `own` is taken.
+    count half as much. An alpha beside one with a very low BLEU is thus avoided: on another text,
+    BLEU may fall a little earlier. Of several alphas with the highest mean, the one nearest to
+    `own` is chosen.
     """
     ordered = sorted(tried, key=lambda one: one.alpha)
 
@@ -135,7 +136,7 @@ def keep_chosen(directory: Path, tried: Sequence[Tried]) -> None:
 def write_tuned(
     journal: Journal, step: int, sentences: int, own: SearchRecipe, tried: Sequence[Tried]
 ) -> None:
-    """Write the results, and the search that the model had before, as a `tuned` record."""
+    """Write the results, and beam and alpha of `own`, the search before tuning, as a record."""
     before = {"beam": own.beam, "alpha": own.alpha}
     results = [one._asdict() for one in tried]
     journal.write("tuned", step=step, sentences=sentences, own=before, tried=results)
@@ -186,7 +187,7 @@ def tune_run(run: Run) -> None:
 
 
 def _was_tuned(run: Run, step: int) -> bool:
-    """Whether a tuning at this step has ended before; the results of the last one are kept then."""
+    """Whether a tuning at this step has ended before; if so, `_keep_earlier` keeps its result."""
     records = read_journal(run.directory.path / "journal.jsonl")
     ended = [r for r in records if r["event"] in ("tuned", "untuned") and r.get("step") == step]
     if earlier := [r for r in ended if r["event"] == "tuned"]:

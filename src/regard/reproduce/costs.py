@@ -23,7 +23,7 @@ delayed that pass least."""
 
 
 def operations(layer: str, sizes: Sizes) -> int:
-    """Floating-point operations of all products and convolutions in a forward pass, by PyTorch."""
+    """Floating-point operations of a forward pass: products and convolutions, as PyTorch counts."""
     counter = FlopCounterMode(display=False)
     with _device(layer), torch.no_grad():
         module, x = _made(layer, sizes)

@@ -35,7 +35,8 @@ class ParserRow:
     test: Path
     """The file of the gold trees that the parser is tested on."""
     teacher: str | None = None
-    """The row whose parser writes the silver trees; None if no silver trees have to be written."""
+    """The row whose parser writes the silver trees (training trees made by a parser); None if no
+    silver trees have to be written."""
     beam: int | None = None
     """The size of the beam in the test; None means the size that the recipe gives."""
 

@@ -124,7 +124,7 @@ def plan_lines(
 
 
 def _seconds_of_all(rows: Sequence[PlannedRow], processes: int) -> float:
-    """Seconds until all trainings are done, if each free process takes the longest that is left.
+    """Seconds until all trainings are done, if a free process begins the longest one left.
 
     More processes than cores save no time, and more than one process on a GPU saves none.
     """

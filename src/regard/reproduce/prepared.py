@@ -36,8 +36,8 @@ def prepare_text_once(study: Study) -> None:
 def begin_directory(study: Study) -> None:
     """Make the directory of a study that needs no text.
 
-    Raises DataError if the directory was begun at another scale, or if a new directory has foreign
-    files in its folders corpus, data or trees.
+    Raises DataError if the directory was begun at another scale, or if it was not begun yet, but
+    has files in its folders corpus, data or trees.
     """
     with locked(study.out / ".prepare.lock"):
         _refuse_foreign(study)
@@ -55,5 +55,5 @@ def _refuse_foreign(study: Study) -> None:
 
 
 def _mark(study: Study) -> None:
-    """Write the name of the scale; from now on, the folders in the directory are the study's."""
+    """Write the name of the scale into scale.txt, which shows that the directory was begun."""
     write_file(study.out / "scale.txt", study.scale.name + "\n")

@@ -30,7 +30,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     }
 )
 _ROWS = {"table2": tuple(filter(None, SYSTEMS.values())), "table3": tuple(TABLE_3)}
-"""The rows that can be named, by the name of their table."""
+"""The rows that `--rows` can name, by the name of their table."""
 _SMALL = {
     one.name: one
     for one in (

@@ -30,7 +30,7 @@ class _Words(NamedTuple):
     learned: str
     """A sentence that names the training text, if models are as large as the paper's."""
     learned_smaller: str
-    """A sentence that names smaller models' training text, and says what their verdicts mean."""
+    """A sentence for smaller models: it names the text, and says what the verdicts mean."""
     method: str
     head: tuple[str, ...]
     verdicts: Mapping[Judgement, str]

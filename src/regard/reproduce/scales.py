@@ -20,7 +20,8 @@ class Scale(Protocol):
     """A size at which the tables are made.
 
     The settings that are kept with numbers (`study.kept`) include the repr of a scale. So the repr
-    leaves out fields that a later version may extend: a recipe has its own settings.
+    leaves out fields that a later version may extend, such as a recipe; the settings of a recipe
+    are kept with the row that is trained by it.
     """
 
     @property
@@ -46,7 +47,7 @@ class Scale(Protocol):
     def fetch(self, out: Path) -> None:
         """Find or download what `prepare` reads; raises DataError if that is not possible.
 
-        After this call, nothing in `out` depends on the scale: another one may still be chosen.
+        After this call, nothing in `out` depends on the scale: another scale may still be chosen.
         """
 
     def prepare(self, out: Path) -> None:
@@ -108,7 +109,7 @@ BLEU of only 6 after 1,600 steps when the warm-up had 300 steps (experiments/tab
 
 @dataclass(frozen=True)
 class Mini:
-    """The built-in corpus: nothing is downloaded, and a row takes about two minutes on a core."""
+    """The built-in corpus, without a download; training a row takes about two minutes on a core."""
 
     recipe: Recipe = field(default=MINI_BASE, repr=False)
     pairs: int = 5000

@@ -50,7 +50,7 @@ class Small:
         dropout, label smoothing, validation and averaging as in the paper's tables. It limits the
         steps and not the time, so that rows of other sizes take as many steps as base (row big:
         three times as many). The warm-up is half of the steps, as at scale mini: with the shorter
-        one that was chosen, rows C3 and big hardly learned (experiments/tables).
+        warm-up of the chosen recipe, rows C3 and big hardly learned (experiments/tables).
         """
         kept = out / "base.toml"
         if kept.exists():

@@ -104,7 +104,7 @@ def _tasks(study: Study) -> list[Task]:
 
 
 def _together(study: Study, base: TriedRow) -> Iterator[Task]:
-    """The tasks of the ensemble: trainings of other base models, and the translation."""
+    """The tasks of the ensemble: trainings with seeds that the study lacks, and a translation."""
     members = _members(study)
     for seed in members:
         if seed not in study.seeds:

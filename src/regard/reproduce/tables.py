@@ -78,11 +78,12 @@ def write_tables(
     experiments: Sequence[Experiment],
     others: Callable[[], Sequence[Experiment]] = tuple,
 ) -> list[GrowingTable]:
-    """Write the tables as they are now into `study.out`, and return them, with all their rows.
+    """Write the tables as they are now into `study.out`, and return them.
 
-    The tables that `others` returns are written and returned, too, each with the seeds that it has
-    already. Processes that share a study take turns, so that a table never loses a row, and the
-    page never loses a table: `others` is called when it is the turn of this process.
+    All their rows are written, even if `study.rows` names only some. The tables that `others`
+    returns are written and returned, too, each with the seeds that it has already. Processes that
+    share a study take turns, so that a table never loses a row, and the page never loses a table:
+    `others` is called when it is the turn of this process.
     """
     with locked(study.out / ".tables.lock"):
         tables = []
@@ -101,7 +102,7 @@ def write_tables(
 
 
 def _as_written(study: Study, one: Experiment) -> Study:
-    """The study with the seeds with which a table was written; unchanged if there are none."""
+    """The study with the seeds of the table already written; the study itself if there is none."""
     try:
         written = json.loads((study.out / f"{one.name}.json").read_text("utf-8"))
         return replace(study, seeds=tuple(written["seeds"]))

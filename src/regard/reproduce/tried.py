@@ -13,14 +13,14 @@ from regard.reproduce.scales import data_in
 from regard.study.kept import Figures, Measured, Task, numbers_of
 
 RATES = (2.0, 0.5)
-"""The learning rates that are tried besides base's, as multiples of it."""
+"""The learning rates that are tried besides base's, as multiples of base's."""
 DROPOUTS = (0.0, 0.2)
 """The probabilities of dropout that are tried besides base's."""
 
 
 @dataclass(frozen=True)
 class TriedRow:
-    """A row that tries several recipes with the first seed; other seeds train the best one."""
+    """A row that tries several recipes with the first seed; other seeds train the best recipe."""
 
     name: str
     tried: Mapping[str, Recipe]
@@ -37,8 +37,8 @@ class TriedRow:
     def recipes(self) -> dict[str, Recipe]:
         """The recipe of each run by name.
 
-        Which recipe the chosen run has is not known before all are tried. The first recipe stands
-        for it: all of them have the same size and the same number of steps.
+        The run `chosen` has the best recipe, which is not known before all are tried. The first
+        recipe is given in its place: all have the same size and the same number of steps.
         """
         chosen = {self.chosen: self.recipe} if len(self.tried) > 1 else {}
         return {**self.tried, **chosen}
@@ -69,7 +69,7 @@ class TriedRow:
         return None if best is None else found[best]
 
     def kept_run(self, out: Path, seed: int) -> str | None:
-        """The name of the best run with this seed in the directory `out`; None as in `trained`."""
+        """The name of the best run with this seed in `out`; None until all runs are finished."""
         return best_run({run: numbers_of(out, run, seed) for run in self.runs(seed)})
 
     def tasks(self, out: Path, seed: int) -> list[Task]:
@@ -96,9 +96,9 @@ class TriedRow:
 def tried_row(name: str, recipe: Recipe, first: int) -> TriedRow:
     """The row of a recipe, with the learning rates and dropouts to try with the seed `first`.
 
-    A recipe that is tried differs from `recipe` in one of the two. A Transformer is trained as
-    `recipe` says only: its learning rate and dropout are the paper's, or they were chosen together
-    with the other settings of the scale.
+    Each recipe that is tried besides `recipe` differs from it in the learning rate or the dropout.
+    For a Transformer, only `recipe` is trained: its learning rate and dropout are the paper's, or
+    they were chosen together with the other settings of the scale.
     """
     tried = {name: recipe}
     if recipe.model.family != "transformer":
@@ -117,6 +117,6 @@ def train_chosen(row: TriedRow, out: Path, seed: int) -> Measured | None:
 
 
 def best_run(found: Mapping[str, Measured | None]) -> str | None:
-    """The run with the highest BLEU of the development set; None if one is not finished."""
+    """The run with the highest BLEU of the development set; None if any run is not finished."""
     bleu = {run: figures["bleu"] for run, figures in found.items() if figures is not None}
     return max(bleu, key=bleu.__getitem__) if len(bleu) == len(found) else None

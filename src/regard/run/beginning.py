@@ -39,8 +39,8 @@ def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
 def recipe_changes(directory: Path, recipe: Recipe) -> list[str]:
     """The `differences` from the recipe that a directory was begun with; empty for a new directory.
 
-    Two differences are left out: a run may be given more time, and the settings of the search have
-    no influence on the weights.
+    Two kinds of differences are allowed and left out: in `training.minutes`, as a run may be given
+    more time, and in the section [search], which has no influence on the weights.
     """
     earlier = begun(directory) or recipe
     allowed = {"training": {"minutes": recipe.training.minutes}, "search": dict(recipe.search)}
@@ -52,9 +52,9 @@ def refuse_less_time(
 ) -> None:
     """Raise TrainingError if the recipe's new time is less than what the run has taken already.
 
-    The run was begun with the recipe `earlier` and has taken `seconds`; `ended` is the value of
-    `training.minutes` that was over, or 0. The newest checkpoint tells both numbers. An unchanged
-    or unlimited time is never refused.
+    The run was begun with the recipe `earlier` and has taken `seconds`; `ended` is the value that
+    `training.minutes` had when this time was over, or 0 before that. The newest checkpoint tells
+    both numbers. An unchanged or unlimited time is never refused.
     """
     minutes = recipe.training.minutes
     if minutes == 0 or minutes == earlier.training.minutes:
@@ -69,8 +69,8 @@ def refuse_less_time(
 def refuse_adam_after_muon(directory: Path, earlier: Recipe, recipe: Recipe) -> None:
     """Raise RecipeError if `recipe` has Adam, and the run has learned by Muon, as `earlier` says.
 
-    Muon keeps no mean of the squared gradient of a matrix, by which Adam divides: with the 0 that
-    is in its place, Adam's first update would destroy the weights. Muon can continue a run of Adam.
+    Adam divides by a mean of squared gradients, which Muon does not keep for its matrices: the
+    mean stays 0, so Adam's first update would destroy them. Muon can continue a run of Adam.
     """
     if (earlier.training.optimizer, recipe.training.optimizer) == ("muon", "adam"):
         raise RecipeError(
@@ -96,8 +96,8 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
 
     A recipe.toml that means the same recipe is not replaced, even if its text differs: an older
     version of regard wrote fewer fields. If only the length of the training changes, a finished
-    model in the directory stays until the longer training has another. For any other change, its
-    manifest is removed first, which makes the model invalid.
+    model in the directory stays until the longer training has made another. Before any other
+    change, the model's manifest is removed, which makes the model invalid.
     """
     path, before, content = directory / "recipe.toml", begun(directory), recipe.to_toml().encode()
     if before != recipe:
@@ -112,7 +112,7 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
 
 
 def _differ_in_length(before: Recipe, recipe: Recipe) -> bool:
-    """Whether nothing but `training.minutes` and `training.steps` may differ."""
+    """Whether two recipes are equal, apart from `training.minutes` and `training.steps`."""
     length = {"minutes": recipe.training.minutes, "steps": recipe.training.steps}
     return before.merged({"training": length}) == recipe
 

@@ -122,7 +122,7 @@ def set_random_states(states: RandomStates, rank: int, seed: Sequence[int]) -> N
     """Restore this process's random generators from the entries of `states` for its `rank`.
 
     A generator without such an entry is seeded with `seed` and the rank, so that each process draws
-    different numbers. A GPU has no entry if the checkpoint was made without one.
+    different numbers. The GPU has no entry if the checkpoint was made without a GPU.
     """
     words = np.random.SeedSequence([*seed, rank]).generate_state(1, np.uint64)
     own = int(words[0] >> np.uint64(1))
@@ -147,7 +147,7 @@ def paths(directory: Path) -> list[Path]:
     """The checkpoints in a folder, damaged or not, in the order of their steps.
 
     A folder that does not exist, or is a file, has none. Raises Unreadable if the folder cannot be
-    read, or is a link to a place that is not there, for example on another file system that is not
+    read, or is a link to a folder that is missing, for example because its file system is not
     mounted.
     """
     try:

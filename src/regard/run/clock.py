@@ -9,14 +9,14 @@ from regard.run.state import Due, Training, TrainingState
 
 CLOSING, TUNING = 0.01, 0.03
 """Shares of `training.minutes` that are reserved: at least `CLOSING` for the work after the last
-step, and `TUNING` for the choice of the search's settings."""
+step, and `TUNING` for tuning, if the recipe's `tune` is set."""
 
 
 class Clock:
     """Counts time and tokens; decides what is due, from the step, the time and the signals."""
 
     def __init__(self, setup: Setup, journal: Journal, interrupt: Interrupt, began: float | None):
-        """The run's time starts when `time.monotonic` gave `began`; if that is None, now."""
+        """The run's time starts at `began`, a value of `time.monotonic`; None means now."""
         self._recipe, self._processes = setup.recipe.training, setup.processes
         self._journal, self.interrupt = journal, interrupt
         self._counted_at = time.monotonic() if began is None else began
@@ -38,7 +38,7 @@ class Clock:
         self.count_time(state)
 
     def count_time(self, state: TrainingState) -> None:
-        """Add the time since the last call to the state."""
+        """Increase `state.seconds` by the time since the last call of this method."""
         now = time.monotonic()
         state.seconds += now - self._counted_at
         self._counted_at = now
@@ -60,7 +60,8 @@ class Clock:
     def due(self, state: TrainingState, wishes: list[int]) -> Due:
         """Decide what to do after this step; after the last step, log, validate and save.
 
-        `wishes` holds the sums of the flags over all processes, so all processes decide alike.
+        `wishes` holds the flags that the method `wishes` returned, summed over all processes, so
+        that all of them decide alike.
         """
         recipe, step = self._recipe, state.step
         self._due_at = time.monotonic()
@@ -90,8 +91,9 @@ class Clock:
         return 0 < budget <= seconds + closing + TUNING * budget * self._recipe.tune
 
     def saved(self, *, extra: bool) -> None:
-        """Count the minutes to the next save from now on; an `extra` save delays no regular save.
+        """Count the minutes to the next save from now on.
 
+        An `extra` save, which serves only to continue from, does not delay the next regular save.
         Also estimate how long the work at the end takes: 1.5 times the longest time so far between
         a call of `due` and the end of the save after it. The added half is for averaging.
         """

@@ -64,7 +64,7 @@ def refuse_other_origin(directory: Path, run: Path) -> None:
 
 
 def keep_origin(directory: Path, run: Path) -> None:
-    """Write RUN/from.json, which names the model in `directory`, unless it is there.
+    """Write RUN/from.json, which names the model in `directory`, unless this file exists.
 
     Raises RegardError as `refuse_other_origin` does, and if the file cannot be written.
     """
@@ -80,8 +80,8 @@ def keep_origin(directory: Path, run: Path) -> None:
 def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
     """A context for a run: if it raises an error before the run begins, RUN/from.json is removed.
 
-    Otherwise a later run without --from would begin with that model. The file stays if it was there
-    before, if there is a checkpoint, or after a signal or a kill.
+    Otherwise a later run without --from would begin with the model that the file names. The file
+    stays if it was there before, if there is a checkpoint, or after a signal or a kill.
     """
     path = (run / _ORIGIN).absolute()
     new = [place for place in (path, *path.parents) if not place.exists()]
@@ -89,7 +89,7 @@ def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
         yield
     except Exception:
         if new and not checkpoints.paths(run / "checkpoints"):
-            # There may be no such folder, or it may have other files by now.
+            # A folder may not have been made, or may have other files by now.
             with suppress(OSError):
                 path.unlink(missing_ok=True)
                 for folder in new[1:]:

@@ -56,9 +56,9 @@ def write_model(
     """Make a model directory; if it is a run directory, only the model in it is replaced.
 
     `about` goes into the manifest: the step, fingerprints, the steps that were averaged. `beside`
-    has the contents, by name, of other files that are sealed with the model, such as the
-    certificate of an import. Raises RegardError if the model cannot be written; the directory
-    then has the old model, undamaged, or no model.
+    has the contents, by name, of other files to write, such as the certificate of an import; the
+    manifest has their checksums, too. Raises RegardError if the model cannot be written; the
+    directory then has the old model, undamaged, or no model.
     """
 
     def fill(folder: Path) -> None:
@@ -126,7 +126,7 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
 
 
 def _exported(directory: Path, kind: str) -> ModelError:
-    """The error to raise for an exported directory, which has no weights of ours."""
+    """The error to raise for an exported directory, whose weights are not in our format."""
     other = "read it back with regard import hf" if kind == "hf" else "use --engine"
     return ModelError(f"{directory}: was exported for {kind}: name the original model, or {other}")
 

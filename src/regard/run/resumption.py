@@ -25,16 +25,16 @@ from regard.run.sharding import Optimizer
 from regard.run.state import Training, TrainingState, judged_by
 
 Position = dict[str, int]
-"""A place in the data, as `Batches.state` gives it."""
+"""How far the data has been read, as `Batches.state` returns it."""
 Restored = tuple[TrainingState, Position, RandomStates]
 """The content of a checkpoint, except weights and moments."""
 
 
 class Resumption:
-    """Begins or continues a run: its state, its weights and its place in the data.
+    """Begins or continues a run: its state, its weights and its position in the data.
 
-    A process divides its share of a batch into `micro_batches` parts; None keeps the checkpoint's
-    number. With `accept_changes`, the data may have changed since the checkpoint.
+    A process divides its share of a batch into `micro_batches` parts; None keeps the number in the
+    checkpoint. With `accept_changes`, the data may have changed since the checkpoint.
     """
 
     def __init__(

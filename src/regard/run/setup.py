@@ -51,7 +51,8 @@ class Setup:
         """Open prepared data and choose the device.
 
         Raises DataError or ModelError if the data is damaged, TrainingError if the model or a pair
-        of sentences is too large to train, and the errors of `_refuse_to_divide` with shards.
+        of sentences is too large to train. If the model is divided, raises the errors of
+        `_refuse_to_divide`, too.
         """
         pairs = training_pairs(data, recipe)
         tokenizer = open_tokenizer(data)
@@ -135,7 +136,7 @@ class Setup:
 def _refuse_to_divide(recipe: TrainingRecipe) -> None:
     """Raise an error if processes that divide the model cannot learn as the recipe says.
 
-    The error is TrainingError because of the optimizer, or RecipeError because of the arithmetic.
+    The error is TrainingError if the optimizer is the reason, RecipeError if the arithmetic is.
     """
     if recipe.optimizer == "muon":
         raise TrainingError(
@@ -143,7 +144,7 @@ def _refuse_to_divide(recipe: TrainingRecipe) -> None:
             "--shard, or set training.optimizer = adam in a new run (--from takes the weights of "
             "a finished model)"
         )
-    # The weights are gathered for one pass at a time, so no batch is learned from in two halves.
+    # The weights are gathered for one pass at a time, so two threads cannot learn at once.
     asked, threads = recipe.arithmetic, torch.get_num_threads()
     if asked == "halves" or (asked == "loops" and threads > 1):
         remedy = " or give --threads 1" if asked == "loops" else ""

@@ -27,8 +27,8 @@ from regard.recipe import Recipe
 from regard.word_positions import know_words_of
 
 BatchLoss = Callable[[EncoderDecoder, Batch, float], tuple[Tensor, Tensor]]
-"""A function from a model, a batch and the smoothing to the (smoothed, plain) loss, which are sums
-over tokens."""
+"""A function of a model, a batch and the smoothing. It returns the smoothed and the plain loss,
+each summed over tokens."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """Names of Adam's moments in torch and in checkpoints; the article that §5.3 cites for Adam calls
 them m and v."""
@@ -123,7 +123,7 @@ class ShardedAdam:
         self.exchange.fitted = 0
 
     def step(self, rate: float, tokens: int | Tensor) -> None:
-        """Update the weights with the summed gradient / `tokens`, the number of target tokens."""
+        """Update the weights; the summed gradient is divided by the number of target `tokens`."""
         for name, mine in self._shards.mine.items():
             gradient = self._shards.parameters[name].grad
             if gradient is not None:  # some parameters are not trained
@@ -223,8 +223,8 @@ def model_and_optimizer(
 
     `vocabulary` is the size of the target's vocabulary, and `source_vocabulary` the size of the
     source's, if it differs. With `shard` and several processes, model and moments are divided;
-    otherwise they are undivided on `device`. Both can be used after the optimizer's `give`; before
-    `give`, only the optimizer's `restore` may be called.
+    otherwise they are undivided on `device`. The optimizer's `give` makes both model and optimizer
+    usable; before `give`, only the optimizer's `restore` may be called.
     """
     keep_freed_memory()
     torch.manual_seed(recipe.training.seed)

@@ -54,7 +54,7 @@ class TrainingState:
         self.lowest_loss, self.best_step, self.no_better = 0.0, 0, 0
 
     def gives_up(self, patience: int) -> bool:
-        """Whether the last `patience` validations brought no lower loss; False if patience is 0."""
+        """Whether the last `patience` validations gave no new best; False if patience is 0."""
         return 0 < patience <= self.no_better
 
     def saved(self) -> dict[str, Any]:
@@ -63,12 +63,15 @@ class TrainingState:
 
     @classmethod
     def restored(cls, saved: dict[str, Any]) -> TrainingState:
-        """The state whose method `saved` gave this dict; raises TypeError for an unknown field."""
+        """Make a state from a dict that `saved` returned; raises TypeError for an unknown field."""
         return cls(**{"parts" if name == "cuts" else name: value for name, value in saved.items()})
 
 
 def judged_by(best: str) -> str:
-    """The figure by which `best`, a training.best, compares validations: "loss", "bleu" or "f1"."""
+    """The figure by which validations are compared: "loss", "bleu" or "f1".
+
+    `best` is the value of training.best.
+    """
     return "loss" if best == "last" else best
 
 

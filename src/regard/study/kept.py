@@ -104,7 +104,7 @@ def finished(tasks: Sequence[Task], out: Path) -> Figures:
 class _Job:
     """Does a task and keeps its numbers.
 
-    A worker process that does tasks ends soon after the process with the id `parent`.
+    A worker process that does tasks ends itself soon after the process `parent` has ended.
     """
 
     out: Path
