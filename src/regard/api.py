@@ -135,15 +135,15 @@ def train(
         data              a directory that `prepare` made, in place of files
         task              "translate" or "parse"; by default, the files, data or model decide it
         minutes           the time of the run, or 0 for no limit; for a new translator without
-                          `recipe` and `start_from`, a recipe that suits this time (0: an hour)
-                          is chosen
+                          `recipe` and `start_from`, a recipe is chosen that suits this time or,
+                          for 0, an hour
         start_from        a model directory; training begins with the weights of its model
         accept_changes    continue although the recipe or the data has changed
         micro_batches     the number of parts that a batch is divided into: a larger number needs
                           less memory, and the update is the same
         processes         the processes to train with, in a program that torchrun starts: the
                           value of the context `machine.processes.together()`
-        shard             divide weights and moments among the processes
+        shard             divide the weights and the optimizer's moments among the processes
         progress          called with a dict for each event. Its "event" is "prepare" while data is
                           prepared, with the fields of `data.aligned.Progress`, or "chosen", with
                           the fields of `budget.Choice`. Later dicts are the records of

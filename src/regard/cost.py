@@ -68,7 +68,7 @@ def _widths(model: ModelRecipe) -> int:
 
 
 def _of_a_token(model: ModelRecipe) -> int:
-    """The multiply-adds of one token in the products with the weights of one layer.
+    """The multiply-adds that one token takes, in products with the weights of one layer.
 
     The weights of attention to the encoder's output are not included.
     """

@@ -1,4 +1,7 @@
-"""The state of a decoder that writes one token at a time; after each step, search selects rows."""
+"""The state of a decoder that writes one token at a time, for a search.
+
+After each step, the search selects the rows (hypotheses) that live on.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,16 @@ no hypothesis. More frequent compactions would cost more than they save."""
 class DecoderState:
     """The state of decoding. A row is one hypothesis; each sentence has the same number of rows.
 
-    The beams of a sentence share one cache of keys and values. Every step fills one slot of the
-    cache for each beam, and `ancestry` says which slots belong to a hypothesis. The slots of a
-    sentence do not depend on the other sentences in the batch. The caches are written in place, so
-    only one step can be made from a state: a second step would write to the same slots.
+    The hypotheses of a sentence share one cache of keys and values. Every step fills one slot of
+    the cache for each hypothesis, and `ancestry` says which slots belong to a hypothesis. The slots
+    of a sentence do not depend on the other sentences in the batch. The caches are written in
+    place, so only one step can be made from a state: a second step would write to the same slots.
     """
 
     past: tuple[Cache, ...]
     """Keys and values of the target so far, layer by layer."""
     ancestry: Bool[Tensor, "sentences beams slots"]
-    """True where a slot of `past` belongs to the hypothesis in this beam of the sentence."""
+    """For each hypothesis (beam): True where a slot of `past` belongs to it."""
     filled: Int[Tensor, " sentences"]
     """The number of slots that a sentence uses; its other slots are not attended to."""
     uniform: bool
@@ -146,8 +149,8 @@ class DecoderState:
     def _only(self, most: int) -> DecoderState:
         """Renumber the slots, used ones first, and keep at most `most` slots of each sentence.
 
-        Stored keys and values get `most` slots. What is in slots that the state does not have has
-        no meaning.
+        The caches get `most` slots. If the state has fewer slots, the contents of the other slots
+        of the caches have no meaning.
         """
         lives = self.ancestry.any(dim=1)
         filled = lives.sum(dim=1)

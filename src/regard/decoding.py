@@ -57,7 +57,7 @@ FEW_FROM = 4096
 only if `exact` is False. The loops of `FewRows` take 0.3 s to load and, the first time on a
 machine, 15 to 25 s to compile. A server uses them from the start."""
 FEW_TOKENS = 512
-"""A batch for `FewRows` has at most this many source tokens, if the beam is 4."""
+"""A batch for `FewRows` has at most this many source tokens; fewer if the beam is above 4."""
 COPY_BYTES = 2**30
 """Free memory, in bytes, that must be there for each copy; a copy with the paper's base model takes
 0.4 to 0.7 GB."""
@@ -94,7 +94,7 @@ class _Division(NamedTuple):
 
     batches: list[list[int]]
     few: list[FewRows]
-    """One for each member of the model, if they are faster than the modules; else []."""
+    """One `FewRows` for each member, if they are faster than the members' modules; else []."""
     loops: bool
     """Whether equations are computed by compiled loops (see `LOOPS_FROM`)."""
     copies: int
@@ -130,7 +130,7 @@ class Decoding:
 
     @property
     def one_by_one(self) -> bool:
-        """Whether sentences must be decoded one at a time to be exact on this processor."""
+        """Whether sentences are decoded singly: `exact` is True, and batches may change bits."""
         if not self.exact:
             return False
         beam, threads = self.recipe.beam, torch.get_num_threads()
@@ -178,7 +178,7 @@ class Decoding:
             self._few_rows = [] if None in made else made
 
     def _few(self, sources: Sequence[Sequence[int]]) -> tuple[list[FewRows], list[list[int]]]:
-        """The `FewRows` of all members, and batches for them; [] and [] if modules are faster."""
+        """The `FewRows` of all members, and batches for them; [], [] if the modules are faster."""
         limits = self.model.by.few_rows
         if not limits:
             return [], []
@@ -221,7 +221,7 @@ class Decoding:
         return by_length(sources, most * 4 // max(4, self.recipe.beam), workers, least)
 
     def _make_tables(self, sources: Sequence[Sequence[int]]) -> None:
-        """Make the tables of positions now: a stream would not wait for what another one makes."""
+        """Make the tables of positions now: one stream does not wait until another makes them."""
         longest = max(map(len, sources), default=0) + WIDTH + self.recipe.max_extra
         for member in self.model.members:
             member.make_tables(longest + member.by.granule.steps)

@@ -29,7 +29,7 @@ LEAST_OF_TIME = 1 / 3
 """The model itself learns for at least this share of the time, however long translating takes."""
 
 Translate = Callable[[Path, Path, Path], object]
-"""A function of a model's directory, a file to translate by this model, and the file to write."""
+"""A function that is given a model's directory, a file to translate, and the file to write."""
 
 
 class _Places:
@@ -37,12 +37,12 @@ class _Places:
 
     def __init__(self, out: Path):
         self.forward, self.backward = out / "forward", out / "backward"
-        """The runs of the two other models."""
+        """The runs of the two other models, here called the forward and the backward model."""
         self.text = out / "text"
         self.source, self.target = self.text / "source.txt", self.text / "target.txt"
         """The text to learn from."""
         self.translated, self.back = self.text / "forward.txt", self.text / "backward.txt"
-        """Translations: of `source` by the model forward, of `target` by the model backward."""
+        """Translations: of `source` by the forward model, of `target` by the backward model."""
         self.trained = self.text / "trained"
         """An empty file, made when both other models are trained."""
         self.seconds = self.text / "seconds.json"
@@ -62,8 +62,8 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
     Each run must be trained to its end before the next start is asked for. The first two runs take
     SHARE_OF_EACH of the time each, even if `start` gives another time after they have begun. Then
     their models translate the text, and the run in OUT has what is left of the time. A later call
-    yields only the starts of runs that have something left to do, and that of OUT. Raises
-    RegardError for options that do not fit, for files other than those that the runs were begun
+    yields only the start of the run in OUT if the first two runs are trained. Raises RegardError
+    for options that do not fit --diversify, for files other than those that the runs were begun
     with, and if another process is at work in OUT.
     """
     _refuse_unfit(start)
@@ -117,7 +117,7 @@ def _refuse_unfit(start: Start) -> None:
 
 
 def _refuse_other(start: Start, its: _Places) -> None:
-    """Raise RegardError if the model forward has other files or another tokenizer than `start`."""
+    """Raise RegardError if the forward model has other files or another tokenizer than `start`."""
     if its.source.exists():  # its data is complete
         start.files.refuse_other_than(its.forward / "data", start.out)
         given = start.tokenizer and open_tokenizer(start.tokenizer).fingerprint
@@ -128,16 +128,16 @@ def _refuse_other(start: Start, its: _Places) -> None:
 
 
 def _reverse(start: Start, its: _Places, share: float) -> Start:
-    """The start of the model backward, which learns a tokenizer of its own."""
+    """The start of the backward model, which learns a tokenizer of its own."""
     files = TrainingFiles([its.target], [its.source], [its.valid[1]], [its.valid[0]])
     return replace(start, out=its.backward, files=files, tokenizer=None, minutes=share or None)
 
 
 def _last(start: Start, its: _Places, whole: float, teaching: float) -> Start:
-    """The start of the model itself, with the tokenizer of the model forward.
+    """The start of the model itself, with the tokenizer of the forward model.
 
-    `whole` and `teaching` are the minutes of all three models and of the other two; if `whole` is
-    0, the time is not limited.
+    `whole` is the time of all three models, in minutes, and `teaching` the time of the other two.
+    If `whole` is 0, the time is not limited.
     """
     seconds = json.loads(its.seconds.read_text()) if its.seconds.exists() else 0.0
     files = TrainingFiles(
@@ -153,7 +153,7 @@ def _last(start: Start, its: _Places, whole: float, teaching: float) -> Start:
 
 @contextmanager
 def _timed(file: Path) -> Iterator[None]:
-    """A context that adds the seconds that its block takes to those in a file."""
+    """A context that measures the seconds of its block and adds them to the number in `file`."""
     before, began = json.loads(file.read_text()) if file.exists() else 0.0, time.monotonic()
     try:
         yield
@@ -171,7 +171,7 @@ def _keep_text(files: TrainingFiles, its: _Places) -> None:
 
 
 def _leave_out_validated(its: _Places) -> None:
-    """Empty each translation that makes a pair of the validation set with its sentence.
+    """Replace a translation by an empty line if it and its sentence are a validation pair.
 
     When data is prepared, pairs with an empty side are left out.
     """

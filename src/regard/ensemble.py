@@ -55,7 +55,10 @@ class Ensemble:
     def step(
         self, tokens: Int[Tensor, " rows"], state: EnsembleState
     ) -> tuple[Float[Tensor, "rows vocabulary"], EnsembleState]:
-        """The log of each next token's mean probability, in fp32, and the state after `tokens`."""
+        """The log of each next token's probability, and the state after `tokens`.
+
+        The probability is the mean over the members; its log is in fp32.
+        """
         logits, states = zip(
             *(
                 member.step(tokens, its)

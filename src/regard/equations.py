@@ -112,7 +112,7 @@ class Ranking(NamedTuple):
     """The most likely continuations of each sentence's hypotheses, the most likely first."""
 
     parents: Int[Tensor, "sentences count"]
-    """The hypothesis that each continuation extends, by its place in the beam."""
+    """The hypothesis that each continuation extends: its index among the sentence's hypotheses."""
     tokens: Int[Tensor, "sentences count"]
     """The token that each continuation adds."""
     log_p: Float[Tensor, "sentences count"]
@@ -154,7 +154,7 @@ class FewRowsLimits(NamedTuple):
     tokens: int
     """Batches are made smaller, to give more cores some work, down to this many source tokens."""
     products: int
-    """A step has at most this many products, the number of rows times the number of weights."""
+    """A step multiplies at most this often: the number of rows times the number of weights."""
 
 
 class Together(Protocol):
@@ -178,9 +178,9 @@ class Arithmetic(ABC):
     streams: Together | None = None
     """The threads that decode batches on a GPU at the same time; None on a CPU."""
     few_rows: FewRowsLimits | None = None
-    """The batches that `arithmetic.few_rows` decodes; None if it decodes none."""
+    """The limits of batches that `arithmetic.few_rows` decodes; None if it decodes no batch."""
     granule: Granule = ONE_STEP
-    """The granule of a search: the steps between two times when the host looks at results."""
+    """The granule of a search: the steps that it makes between two looks at its results."""
 
     @abstractmethod
     def mask(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]) -> Mask:

@@ -86,5 +86,5 @@ class MissingExtra(RegardError):
         self._made_of = feature, extra
 
     def __reduce__(self) -> tuple["type[MissingExtra]", tuple[str, str]]:
-        """Let another process raise the error again: pickle calls the class with these."""
+        """Let another process raise the error again: pickle calls the class with `_made_of`."""
         return type(self), self._made_of

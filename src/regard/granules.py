@@ -26,7 +26,7 @@ class Granule:
         self.steps = steps
 
     def suiting(self, model: Any) -> Granule:
-        """The granule of a search of this model: this one, or another if the model needs one."""
+        """The granule for a search of `model`: `self`, or another granule if the model needs it."""
         return self
 
     def run(self, step: Callable[[Value], Value], value: Value, times: int) -> Value:

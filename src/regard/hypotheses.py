@@ -180,8 +180,8 @@ def most_likely(
     """The `count` most likely continuations of each sentence, by live + log softmax(logits).
 
     The most likely continuation is first. Tokens in `never` are left out. Equally likely
-    continuations are in the order of their beams, then of their tokens. A row in which all logits
-    are -inf has no continuation: the log p of all its tokens are -inf.
+    continuations are in the order of their hypotheses, then of their tokens. If all logits of a row
+    are -inf, the row has no continuation: log p is -inf for all its tokens.
     """
     vocabulary, beams = logits.shape[1], live.shape[1]
     log_p = logits.float().log_softmax(-1)
@@ -196,9 +196,9 @@ def most_likely(
 def ranking(
     values: Float[Tensor, "sentences values"], count: int
 ) -> Int[Tensor, "sentences count"]:
-    """The places of the `count` largest values, largest first; equal values keep their order.
+    """The indices of the `count` largest values, largest first; equal values keep their order.
 
-    A value and its place are joined into one integer, so that no two integers are equal. NaN counts
+    A value and its index are joined into one integer, so that no two integers are equal. NaN counts
     as the largest value.
     """
     # Equal values must have equal bits: -0 becomes 0, and every NaN becomes the same NaN.

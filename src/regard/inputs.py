@@ -70,7 +70,7 @@ class TrainingFiles:
     def _refuse_unpaired(self) -> None:
         """Raise RegardError if sources and targets are not equally many.
 
-        Training text without any file for one of the two sides is not refused here: a run that has
+        Training text that has only sources, or only targets, is not refused here: a run that has
         begun may need no text.
         """
         both = [("--valid-", self.valid_source, self.valid_target)]

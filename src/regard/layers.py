@@ -116,7 +116,7 @@ class Embedding(Computing):
     def position_after(
         self, tokens: Int[Tensor, "sentences beams"], position: Int[Tensor, "sentences beams"]
     ) -> Int[Tensor, "sentences beams"]:
-        """The position of each token; `position` is that of the token before, or -1 before <s>."""
+        """The position of each token, given the `position` of the token before it (-1 if none)."""
         return position + 1
 
     def table(self, longest: int) -> Float[Tensor, "positions d_model"]:

@@ -14,9 +14,10 @@ def members(start: Start, count: int) -> Iterator[Start]:
     """Yield the starts of `count` runs, which differ only in their seeds and directories.
 
     The runs are in seed-1, seed-2 and so on, in `start.out`. They share the time of `start`
-    equally; if it has none, and the first run chooses its recipe for the text, they share MINUTES.
-    The other runs use the data, the tokenizer and the recipe of the first run, so the first run
-    must have begun before another run begins. Raises RecipeError if `start` assigns a seed.
+    equally; if `start` has no time, and the first run chooses its recipe for the text, they share
+    MINUTES. The other runs use the data, the tokenizer and the recipe of the first run, so the
+    first run must have begun before another run begins. Raises RecipeError if `start` assigns a
+    seed.
     """
     if "training.seed" in map(assigned_field, start.assignments):
         raise RecipeError("--seeds counts the seeds from 1: leave out --set training.seed")
@@ -40,7 +41,7 @@ def members(start: Start, count: int) -> Iterator[Start]:
 
 
 def _untuned(run: Path) -> Recipe | str:
-    """The recipe of a run; if it was tuned, with the beam and alpha from before that."""
+    """The recipe of a run; if beam and alpha were tuned, with their values before the tuning."""
     path, journal = run / "recipe.toml", run / "journal.jsonl"
     records = read_journal(journal) if journal.exists() else []
     tuned = [record for record in records if record["event"] == "tuned"]
@@ -48,5 +49,5 @@ def _untuned(run: Path) -> Recipe | str:
         return str(path)
     recipe, chosen = Recipe.read(path), tuned[-1]["tried"][0]
     if (recipe.search.beam, recipe.search.alpha) != (chosen["beam"], chosen["alpha"]):
-        return recipe  # other values were asked for after that
+        return recipe  # other values were set after the tuning
     return recipe.but(**tuned[0].get("own", {}))

@@ -22,7 +22,7 @@ MOMENTUM = 0.95
 """The decay of the mean of the gradients."""
 UPDATE_SIZE = 0.2
 """The root mean square of the numbers of an update, as a multiple of the learning rate. Adam's
-updates are about as large, so one rate serves both optimizers (Liu et al. 2025)."""
+updates are about as large, so one learning rate suits both optimizers (Liu et al. 2025)."""
 ROUNDS = 5
 """The number of rounds of the Newton-Schulz iteration in `orthogonal`."""
 LINEAR, CUBIC, QUINTIC = 3.4445, -4.7750, 2.0315
@@ -41,7 +41,8 @@ class Alike(NamedTuple):
 class FlatMuon(FlatAdam):
     """Muon for the weights of linear layers, and Adam for all other parameters, on flat buffers.
 
-    The mean M of the gradients G of a matrix is kept where Adam has its first moment:
+    The mean M of the gradients G of a matrix W is kept where Adam has its first moment; `rate` is
+    the learning rate:
 
         M <- MOMENTUM M + (1 - MOMENTUM) G
         S <- UPDATE_SIZE sqrt(max(rows, columns)) orthogonal(MOMENTUM M + (1 - MOMENTUM) G)

@@ -1,9 +1,9 @@
 """§4 Restricted self-attention: a position attends to positions that are at most r / 2 away.
 
 The paper describes it as "considering only a neighborhood of size r in the input sequence centered
-around the respective output position". A long row is computed in blocks of r / 2 queries, each with
-its own keys and those of the blocks beside it: memory and time grow with n r, not n^2. Every
-implementation of the equations computes the blocks as if they were rows.
+around the respective output position". A long row is computed in blocks of r / 2 queries. A block
+needs its own keys and the keys of the blocks beside it, so memory and time grow with n r, not n^2.
+Every implementation of the equations computes the blocks as if they were rows.
 """
 
 from typing import Any

@@ -88,10 +88,10 @@ WSJ = BASE.but(
 The paper tuned both dropouts and the learning rate on section 22 and does not print them. This
 recipe takes dropouts of 0.2, 16,000 warm-up steps, sentences of up to 512 pieces, and word pieces
 from the authors' released code. In that code the factor of the learning rate is 0.1 for the base
-model and 0.05 for the parser, so the parser's rate is half the rate of equation (3). An earlier
-file of the authors has the factor 0.5, which is five times equation (3); we guess that the later
-factor, 0.05, corrects the earlier one. The authors' code has 6 layers, and a separate matrix before
-the softmax; this recipe, like the paper, has 4 layers and one matrix.
+model and 0.05 for the parser, so the parser's learning rate is half that of equation (3). An
+earlier file of the authors has the factor 0.5, which gives five times the learning rate of equation
+(3); we guess that the later factor, 0.05, corrects the earlier one. The authors' code has 6 layers,
+and a separate matrix before the softmax; this recipe, like the paper, has 4 layers and one matrix.
 """
 
 WSJ_SEMI = WSJ.but(dropout=0.1, attention_dropout=0.1, warmup_steps=4000, vocabulary=32_000)
@@ -232,8 +232,8 @@ TABLE_3_RESULTS: Mapping[str, Table3Row] = MappingProxyType(
 """The results of Table 3, in the order of `TABLE_3`; blanks are filled with the values of base."""
 
 TABLE_3_VOCABULARY = 40_960
-"""A vocabulary size that gives the parameter count of each row of Table 3 except big; `parameters`
-has the counts. The authors' code padded the 37,000 entries of §5.1 to this size."""
+"""A vocabulary size that gives the parameter count of each row of Table 3 except big. The docstring
+of `parameters` has the counts. The authors' code padded the 37,000 entries of §5.1 to this size."""
 
 BIG_VOCABULARY = 36_000
 """A vocabulary size that gives the big row of Table 3 its 213 million parameters."""

@@ -165,7 +165,7 @@ class Parser(Decoding):
 
 
 def _refuse_what_is_no_word(words: Sequence[str], number: int) -> None:
-    """Raise an error if a bracketed tree cannot have these words; `number` is the sentence's."""
+    """Raise an error if no bracketed tree can have these words of the sentence `number`."""
     if isinstance(words, str):
         raise TypeError("expected a list of words, not a str: give text.split()")
     refuse_surrogates([" ".join(words)], number)

@@ -1,4 +1,4 @@
-"""The precision in which models translate and parse, and models that are opened in it."""
+"""Choose the precision for translating and parsing, and open models in this precision."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def open_to_decode(
 ) -> tuple[Model, bool | None]:
     """Open a model directory and lay out its weights for decoding on this machine.
 
-    Returns the model and `exact`, in which None is replaced by False if the model computes in bf16
+    Returns the model and the value of `exact`: False in place of None if the model computes in bf16
     or int8. `translation.load` explains the arguments and the errors, ModelError and RecipeError.
     """
     precision, device = settled(precision), choose_device()

@@ -4,7 +4,7 @@
 def learning_rate(step: int, d_model: int, warmup_steps: int, factor: float = 1.0) -> float:
     """Equation (3): d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5); steps count from 1.
 
-    `factor` multiplies the rate; the paper has no factor.
+    `factor` multiplies the learning rate; the paper has no factor.
 
     >>> round(learning_rate(4000, d_model=512, warmup_steps=4000), 6)
     0.000699

@@ -34,7 +34,7 @@ def family_sizes(model: ModelRecipe) -> FamilySizes:
 
 
 def _recurrent(model: ModelRecipe) -> FamilySizes:
-    """Count a recurrent model; each gate has one bias for the input and one for the state."""
+    """The sizes of a recurrent model; a gate has one bias for the input and one for the state."""
     d, higher = model.d_model, model.decoder_layers - 1
     one, joined, bias = 4 * d * (d + d), 4 * d * (2 * d + d), 8 * d
     encoder = 2 * one + joined + (model.layers - 2) * one
@@ -47,7 +47,7 @@ def _recurrent(model: ModelRecipe) -> FamilySizes:
 
 
 def _convolutional(model: ModelRecipe) -> FamilySizes:
-    """Count a convolutional model, whose decoder layers project queries and outputs, not keys."""
+    """The sizes of a convolutional model; decoder layers project queries and outputs, not keys."""
     d, encoder, decoder = model.d_model, model.layers, model.decoder_layers
     square, convolution = d * d, model.kernel * d * 2 * d
     parameters = (
@@ -64,7 +64,7 @@ def _convolutional(model: ModelRecipe) -> FamilySizes:
 
 
 def _dilated(model: ModelRecipe) -> FamilySizes:
-    """Count a dilated model, whose encoder writes 1.2 times as many positions as it reads."""
+    """The sizes of a dilated model; its encoder writes 1.2 times as many positions as it reads."""
     d, inner = model.d_model, model.d_model // 2
     block = 2 * d * inner + model.kernel * inner * inner
     # The biases of the three linear layers, then the gains and biases of the three norms.

@@ -193,7 +193,7 @@ def decide(
 
 
 def _refuse_unfit(start: Start) -> None:
-    """Raise RegardError if options exclude one another (rows 1 to 5, and a to c, of the module)."""
+    """Raise RegardError for rows 1 to 5 of the module's table, and for a to c of its list."""
     start.files.refuse_unfit(start.task)
     if start.data and (start.files.has_text or start.files.trees or start.tokenizer):
         raise RegardError(

@@ -64,7 +64,7 @@ def load(
 ) -> Translator:
     """Open a model directory for translation; raises ModelError if it is missing or damaged.
 
-    `precision` is "fp32", "bf16", "int8", which rounds weights and states to 8 bits, "auto" (bf16
+    `precision` is "fp32", "bf16", "int8" (weights and states are rounded to 8 bits), "auto" (bf16
     if the processor supports it) or "fastest" (int8 on an x86 processor with VNNI, else as "auto").
     Raises RecipeError for any other precision, and for int8 on a device that is not an x86
     processor.
@@ -122,11 +122,11 @@ class Translator(Decoding):
 
     @property
     def network(self) -> EncoderDecoder:
-        """The model, or the first model of an ensemble; its attention can be looked at."""
+        """The model whose attention can be looked at; in an ensemble, the first model."""
         return self.model.members[0]
 
     def refuse_other_search(self) -> None:
-        """Do nothing: this class can do any search. Other engines refuse some (RecipeError)."""
+        """Do nothing: this class can do any search. Other engines raise RecipeError for some."""
 
     def accept_longer(self) -> None:
         """Accept sentences of up to `MOST_PIECES` pieces from now on.
@@ -144,8 +144,8 @@ class Translator(Decoding):
     def translate(self, sentences: Iterable[str], *, split: bool = False) -> list[str]:
         """The best translation of each sentence; an empty sentence stays empty.
 
-        Raises DataError for a sentence with a lone surrogate, which is no character, and for one of
-        more than `longest` pieces; with `split`, a sentence that long is translated in parts.
+        If `split` is True, a sentence of more than `longest` pieces is translated in parts; if not,
+        such a sentence raises DataError. A lone surrogate, which is no character, raises DataError.
         """
         return [best[0].text for best in self.stream(sentences, split=split)]
 
@@ -168,8 +168,8 @@ class Translator(Decoding):
         times per second, in any thread; a sentence that is split is not reported. `warn` gets a
         message for each sentence that is split. Errors and warnings name a sentence as
         `where:number`; its number is the one in `numbers` or, if `numbers` is None, counted from 1.
-        Raises DataError where `translate` does, and TypeError if a sentence is not a str, or if
-        `sentences` is a str, ValueError for a `window` below 1.
+        Raises DataError where `translate` does; TypeError if a sentence is not a str, or if
+        `sentences` is a str; ValueError for a `window` below 1.
         """
         if window < 1:
             raise ValueError(f"window = {window} is below 1")

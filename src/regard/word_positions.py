@@ -1,8 +1,8 @@
-"""§3.5 with positions counted in words: a symbol of a tree stands where the next word stands.
+"""§3.5 with positions counted in words: a symbol of a tree has the position of the next word.
 
 A parser writes a tree without its words (§6.3), and must know which word comes next. With the
 positions of the paper, it has to count the leaves it has written and the sub-words it has read.
-In this module, both sides have the positions of words: a sub-word has the number of its word, and a
+In this module, source and target both count words: a sub-word has the number of its word, and a
 symbol of the tree has the number of the word whose leaf comes after it. experiments/table4 measures
 the effect.
 """
@@ -62,7 +62,7 @@ class WordEmbedding(Embedding):
     def position_after(
         self, tokens: Int[Tensor, "sentences beams"], position: Int[Tensor, "sentences beams"]
     ) -> Int[Tensor, "sentences beams"]:
-        """The position of each token; `position` is that of the token before, or -1 before <s>."""
+        """The position of each token, given the `position` of the token before it (-1 if none)."""
         word = position // STRIDE * STRIDE
         inside = torch.minimum(position + 1, word + STRIDE - 1)
         return torch.where(self._begins(tokens), word + STRIDE, inside)

@@ -63,7 +63,7 @@ the two halves would wait for each other's Python code."""
 LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
 """Classes of modules whose equations `FewRows` can compute."""
 FEW_ROWS = FewRowsLimits(tokens=512, products=2 * 10**8)
-"""Measured on two cores; `FewRows` computes a batch on one, and the modules compute it on all."""
+"""Limits measured on two cores: for a batch, `FewRows` uses one core, the modules use all cores."""
 FEW_ROWS_BY_VNNI = FewRowsLimits(tokens=64, products=4 * 10**9)
 """The limits for weights of 8 bits on an x86 processor with VNNI. `FewRows` needs Python only once
 in eight steps then, so that threads with small batches hardly wait for each other."""
@@ -182,8 +182,8 @@ def for_decoding(
 
     `precision` is "int8" or the precision of the model's weights. If `exact` is False, the last
     bits of a translation may depend on the other sentences in its batch. If `exact` is True, the
-    result is an `ExactInference` or, if that cannot compute `model` on this device, an arithmetic
-    whose `batches_agree` returns False.
+    result is an `ExactInference` or, if this class cannot compute `model` on this device, an
+    arithmetic whose `batches_agree` returns False.
     """
     if device.type == "cuda":
         streams = Streams(device, STREAMS)

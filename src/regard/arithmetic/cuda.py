@@ -40,15 +40,15 @@ LARGE_BATCH = 65_536
 """The most source tokens in a batch of decoding, however much memory the GPU has."""
 TOKEN_BYTES = 460_000
 """The memory that decoding takes for each source token of a batch: the keys, values and logits of
-the paper's big model in fp32, with a beam of 4 (calculated). Base takes a third of it in bf16."""
+the big model in fp32, with a beam of 4 (calculated). The base model in bf16 takes a third of it."""
 MUCH_MEMORY = 40 * 10**9
 """A GPU with at least this many bytes of memory computes the loss in chunks of `LARGE_CHUNK`
 tokens."""
 LARGE_CHUNK = 32_768
-"""In a step of the base model on an H200, smaller chunks, of 8,192 tokens, took about 1 ms longer,
-and 2.6 GB less memory."""
+"""With chunks of 8,192 tokens instead, a training step of the base model on an H200 took about 1 ms
+longer, and 2.6 GB less memory."""
 _CHOOSING = threading.Lock()
-"""Held while a thread of `Streams` chooses kernels of attention, and launches one."""
+"""A lock: a thread of `Streams` holds it while it chooses kernels of attention and launches one."""
 _STRIDES = 16
 """A bias gets strides that are multiples of this, because the first kernel of `EFFICIENT` would
 copy a bias with other strides."""
@@ -130,7 +130,7 @@ class Cuda(Fused):
         return output * mask.reachable
 
     def summarize(self, logits: Tensor) -> Summary:
-        """A `Summary` by one kernel; if that cannot be compiled, by PyTorch's operations."""
+        """A `Summary` by one kernel or, if this cannot be compiled, by PyTorch's operations."""
         if self._kernel is not None:
             try:
                 return Summary(*self._kernel(logits, BLOCK))
@@ -149,7 +149,7 @@ class Cuda(Fused):
         return summarize
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
-        """Adam, compiled to one pass; in fp32, or if compiling fails, PyTorch's fused Adam."""
+        """Adam as one compiled pass; PyTorch's fused Adam in fp32, and if compiling fails."""
         if learned.weights is learned.master or self._one_pass is None:
             super().adam(learned, constants, rate, tokens)
             return
@@ -195,7 +195,7 @@ class Cuda(Fused):
 
 @contextmanager
 def _in_turn(kernels: list[SDPBackend]) -> Iterator[None]:
-    """`sdpa_kernel`, which chooses for all threads, for one thread after another."""
+    """Like `sdpa_kernel`, but for one thread at a time, because it chooses for all threads."""
     with _CHOOSING, sdpa_kernel(kernels):
         yield
 

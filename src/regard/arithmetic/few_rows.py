@@ -28,8 +28,8 @@ from regard.hypotheses import Hypotheses
 from regard.variants import SmoothFeedForward
 
 LOOPED_STEPS = 8
-"""The number of steps that one loop makes, if weights have 8 bits. A sentence that ends in the
-middle stays in the batch until the loop ends."""
+"""The number of steps that one loop makes, if weights have 8 bits. A sentence that ends
+before the loop ends stays in the batch until then."""
 ROOM_FOR = 32
 """At first, space is reserved for the keys and values of this many steps with a beam of 4. When the
 space is full, it is doubled."""
@@ -45,7 +45,7 @@ class _Past:
         self.stored, self.filled = np.empty((layers, slots, numbers), np.float32), 0
 
     def take(self, slots: int) -> int:
-        """Take the next free slots, as many as this; return the number of the first."""
+        """Take the next `slots` free slots; return the number of the first."""
         first, self.filled = self.filled, self.filled + slots
         while self.filled > self.stored.shape[1]:
             self.stored = np.concatenate([self.stored, np.empty_like(self.stored)], axis=1)
@@ -77,7 +77,7 @@ class FewState:
         return self.ancestry.shape[1]
 
     def take(self, slots: int) -> int:
-        """Take free slots of the past, as many as this; return the number of the first.
+        """Take the next `slots` free slots of the past; return the number of the first.
 
         Raises ValueError if slots were taken from this state already.
         """
@@ -102,7 +102,7 @@ class FewRows:
 
     def __init__(self, model: Any):
         self.model = model
-        """The model whose layers these are."""
+        """The model whose layers this object computes."""
         self._epsilon = model.decoder[0].add_norm_1.norm.eps
         self._encoder, self._decoder = _Stack(model.encoder), _Stack(model.decoder)
         products, output = model.by.products, (model.output_matrix,)

@@ -34,7 +34,7 @@ class RecordedSteps(threading.local, Granule):
     - if a granule has fewer steps than `WORTH_RECORDING`;
     - on a CPU;
     - in a search whose steps change a shape, or a number on the host;
-    - in all later granules, once PyTorch could not record directly after an unrecorded step.
+    - in all later granules, after PyTorch has failed to record a step just after an unrecorded one.
     """
 
     def __init__(self, steps: int):

@@ -1,4 +1,4 @@
-"""Implementations for a thread with a core to itself, by loops except for matrix products.
+"""Implementations for a thread with a core to itself: loops do the work between matrix products.
 
 PyTorch passes over all numbers once for each operation; a loop does several operations in one pass,
 on one core. In `regard.arithmetic`, only this module and `few_rows` import `loops`. Both are

@@ -15,7 +15,7 @@ BLOCK = 128
 
 
 class Summary(NamedTuple):
-    """The numbers that finding the best continuations needs of all logits; both are fp32."""
+    """Two results of all logits, from which the best continuations are found; both are fp32."""
 
     maxima: Float[Tensor, "rows blocks"]
     """The largest logit of each block of `BLOCK` tokens; the last block may be short."""
@@ -80,7 +80,7 @@ def _without(
     maxima: Float[Tensor, "rows blocks"],
     logits: Float[Tensor, "rows vocabulary"],
 ) -> Float[Tensor, "rows blocks"]:
-    """Set the maxima of the blocks with tokens of `never` to the maxima of their other tokens."""
+    """In each block that has tokens of `never`, set the maximum to that of its other tokens."""
     for block in {token // BLOCK for token in never}:
         tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
         for token in never:  # one by one: an index that is a list would make the host wait

@@ -94,7 +94,7 @@ class DecoderConvolution(GatedLayer):
         mask: Mask,
         scale: Float[Tensor, "rows 1 1"],
     ) -> Float[Tensor, "rows target d"]:
-        """The layer's output, from its input y and the convolution of y, twice as wide.
+        """The layer's output, from its input y and y's convolution, which is twice as wide as y.
 
         Attention gives a mean over the source. If all weights are equal, the mean times `scale` has
         the variance of a single position.

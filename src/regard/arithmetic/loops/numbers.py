@@ -56,8 +56,9 @@ def loop_for(*signatures: str) -> Callable[[Function], Function]:
 def loop_for_weights(signature: str) -> Callable[[Function], Callable[[str], Function]]:
     """A decorator for a loop whose weights, "{w}" in the signature, are of one of several types.
 
-    It makes of the loop a function from the name of that type, as "int8", to the compiled loop. The
-    first call with a name compiles the loop, because a model has weights of one type only.
+    It turns the loop into a function that takes the name of the type, such as "int8", and returns
+    the compiled loop. The first call with a name compiles the loop for this type only, because a
+    model has weights of one type.
     """
 
     def postpone(function: Function) -> Callable[[str], Function]:

@@ -79,8 +79,8 @@ def _rounded_sums(x: Numbers, weights: Numbers, scale: Numbers, outputs: int) ->
 def product(x: Any, weights: Any, outputs: Any) -> Any:
     """Multiply x by the first matrix of `weights`.
 
-    Returns x W^T, [rows, outputs or more]; a number for each row, by which this row of the product
-    is still to be multiplied; and the number of elements of the matrix.
+    Returns x W^T, [rows, outputs or more]; a number for each row, by which the caller must still
+    multiply this row of the product; and the number of elements of the matrix.
     """
 
 

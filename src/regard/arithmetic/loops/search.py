@@ -35,7 +35,7 @@ def _insert(
     """Insert a continuation before all less likely continuations, and drop the last one.
 
     `parents`, `tokens` and `best` are the continuations of one sentence, most likely first: the
-    beam that each continues, its last token, and its log-probability.
+    index of the hypothesis (beam) that each continues, its last token, and its log-probability.
     """
     place = len(best) - 1
     while place > 0 and log_p > best[place - 1]:
@@ -54,11 +54,11 @@ def rank_continuations(
     """Find the most likely continuations of each sentence, by live + log softmax(logits).
 
     `live`, [sentences, beams], has the log-probabilities of the live hypotheses. The continuations
-    are written to `parents` (their beams), `tokens` and `best` (their log-probabilities), each
-    [sentences, places], the most likely first. Equally likely continuations are in the order of
-    their beams, then of their tokens. Tokens in `never` are left out. If a sentence has fewer
-    continuations than places, `best` is -inf in the other places. If a logit of a live hypothesis
-    is NaN or +inf, `best` is NaN in all places of its sentence.
+    are written to `parents` (the indices of their hypotheses), `tokens` and `best` (their
+    log-probabilities), each [sentences, places], the most likely first. Equally likely ones are in
+    the order of `parents`, then of `tokens`. Tokens in `never` are left out. If a sentence has
+    fewer continuations than places, `best` is -inf in the other places. If a logit of a live
+    hypothesis is NaN or +inf, `best` is NaN in all places of its sentence.
     """
     sentences, beams = live.shape
     columns = logits.shape[1]

@@ -34,7 +34,7 @@ def _unwritten(like: Any, places: int) -> Any:
 
 @within
 def _last_tokens(live: Any, length: int, pad: int) -> Numbers:
-    """The last token of each live hypothesis, which is at `length`; `pad` for an empty place."""
+    """The last token (index `length`) of each live hypothesis; `pad` for an empty place."""
     sentences, beams = live[1].shape
     tokens = np.empty(sentences * beams, np.int64)
     for s in range(sentences):
@@ -46,7 +46,10 @@ def _last_tokens(live: Any, length: int, pad: int) -> Numbers:
 
 @within
 def _with_new_slots(ancestry: Numbers, rows: Numbers, first: int) -> Numbers:
-    """The slots of the row that each hypothesis continues, then a new slot, from `first` on."""
+    """For each hypothesis, the slots of the row that it continues, then one new slot.
+
+    The new slots are numbered from `first`.
+    """
     length = ancestry.shape[1]
     longer = np.empty((len(ancestry), length + 1), np.int64)
     for row in range(len(longer)):
@@ -127,8 +130,8 @@ def make_steps(
 ) -> Any:
     """The live and finished hypotheses, `going` and `ancestry` after `steps` steps of a search.
 
-    Each step is the `unseen_step` of `regard.search`; `before` is overwritten as there. The loop
-    ends early if all sentences have ended. `length` is the place of the last token of the live
+    Each step is the `unseen_step` of `regard.search`; `before` is overwritten in place. The loop
+    ends early if all sentences have ended. `length` is the index of the last token of the live
     hypotheses. `rules` are the number of candidates, </s>, the padding token, whether sentences
     finish by beam, the length penalties, and the tokens that are never produced. `embedding` is the
     matrix, its scale, and the positional encoding of each step. `decoder` is what `decode_layers`

@@ -40,9 +40,9 @@ def pack(weight: NDArray[np.int8]) -> NDArray[np.int32]:
     """Arrange a matrix, [inputs, outputs], for `multiply`: four inputs are one number of 32 bits.
 
     Inputs and outputs are padded with zeros to groups of four and to whole blocks. Blocks of
-    outputs follow one another; each has its groups of inputs, one after another. Before them stand
-    the numbers at which the sums of the block start: the states are unsigned, 128 too large, and
-    each sum starts at -128 times the sum of its weights.
+    outputs follow one another. Each block begins with the start values of its sums; then come its
+    groups of inputs, one after another. A sum starts at -128 times the sum of its weights, because
+    128 is added to the states to make them unsigned.
     """
     inputs, outputs = weight.shape
     groups, blocks = -(-inputs // 4), -(-outputs // _BLOCK)
@@ -62,11 +62,12 @@ def packed_size(inputs: int, outputs: int) -> int:
 
 @within
 def multiply(x: Numbers, weights: Numbers, outputs: int) -> Numbers:
-    """x W^T, where x and W have 8 bits and the sums are exact, in int32: [rows, outputs or more].
+    """Multiply states s by weights W, both of 8 bits; return s W^T in int32, which is exact.
 
-    The argument `x` holds the numbers x + 128, which are not negative: [rows, inputs]. Its numbers
-    of rows and of inputs are multiples of 4. `weights` begins with W, as `pack` arranges it.
-    Columns of the result after the first `outputs` fill the last block, and have no meaning.
+    `x`, [rows, inputs], holds the numbers s + 128, which are not negative. Its numbers of rows and
+    of inputs are multiples of 4. `weights` begins with W, as `pack` arranges it. The result is
+    [rows, outputs or more]: columns after the first `outputs` fill the last block, and have no
+    meaning.
     """
     blocks, fours = (outputs + _BLOCK - 1) // _BLOCK, x.view(np.int32)
     size = (1 + fours.shape[1]) * _BLOCK
@@ -145,7 +146,7 @@ def _store(typing: Any, array: Any, place: Any, first: Any, second: Any) -> Any:
 
 @_intrinsic
 def _add(typing: Any, sums: Any, four: Any, weights: Any) -> Any:
-    """The sums, to each of which the products of `four` and its own four weights are added."""
+    """Add to each sum the products of `four` and the sum's four weights; return the new sums."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         sums, four, weights = given
