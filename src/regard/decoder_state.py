@@ -45,7 +45,7 @@ class DecoderState:
     memory_mask: Bool[Tensor, "sentences 1 1 source"]
     """True where the source is not padding."""
     position: Int[Tensor, "sentences beams"]
-    """The position by which the last token of each hypothesis was embedded; -1 before <s>."""
+    """The position with which the last token of each hypothesis was embedded; -1 at first."""
     reach: int = 0
     """If self-attention is restricted (§4): a step attends to at most this many earlier tokens."""
     when: Int[Tensor, "sentences slots"] | None = None

@@ -59,8 +59,8 @@ class _Places:
 def diversified(start: Start, translate: Translate) -> Iterator[Start]:
     """Yield the starts of three runs: in OUT/forward, in OUT/backward, and in OUT (`start.out`).
 
-    Each run must be trained to its end before the next start is asked for. The first two runs take
-    SHARE_OF_EACH of the time each, even if `start` gives another time after they have begun. Then
+    Each run must be trained to its end before the next start is asked for. Each of the first two
+    runs takes SHARE_OF_EACH of the time; if a later call gives another time, theirs stays. Then
     their models translate the text, and the run in OUT has what is left of the time. A later call
     yields only the start of the run in OUT if the first two runs are trained. Raises RegardError
     for options that do not fit --diversify, for files other than those that the runs were begun
@@ -118,7 +118,7 @@ def _refuse_unfit(start: Start) -> None:
 
 def _refuse_other(start: Start, its: _Places) -> None:
     """Raise RegardError if the forward model has other files or another tokenizer than `start`."""
-    if its.source.exists():  # its data is complete
+    if its.source.exists():  # the forward model's data is complete
         start.files.refuse_other_than(its.forward / "data", start.out)
         given = start.tokenizer and open_tokenizer(start.tokenizer).fingerprint
         if given and given != open_tokenizer(its.tokenizer).fingerprint:

@@ -87,10 +87,10 @@ WSJ = BASE.but(
 
 The paper tuned both dropouts and the learning rate on section 22 and does not print them. This
 recipe takes dropouts of 0.2, 16,000 warm-up steps, sentences of up to 512 pieces, and word pieces
-from the authors' released code. In that code the factor of the learning rate is 0.1 for the base
-model and 0.05 for the parser, so the parser's learning rate is half that of equation (3). An
-earlier file of the authors has the factor 0.5, which gives five times the learning rate of equation
-(3); we guess that the later factor, 0.05, corrects the earlier one. The authors' code has 6 layers,
+from the authors' released code. In that code, a factor of 0.1 gives the learning rate of equation
+(3), as for the base model, and the parser's factor, 0.05, gives half of it. In an earlier file of
+the authors, the parser's factor is 0.5, five times equation (3); we guess that the later factor
+corrects the earlier one. The authors' code has 6 layers,
 and a separate matrix before the softmax; this recipe, like the paper, has 4 layers and one matrix.
 """
 

@@ -238,9 +238,9 @@ def matrices_apart(
 
 
 LEAST_BIAS = -1e4
-"""In a loss, biases below this number are raised to it: e^-10000 is 0 in every precision. With
-label smoothing, the loss depends on every logit. A bias of -1e30, which excludes a symbol, would
-make the loss enormous."""
+"""A bias of -1e30 on a logit excludes a symbol. With label smoothing, the loss depends on every
+logit, and such a bias would make it enormous. In a loss, lower biases are therefore raised to this
+number: e^-10000 is 0 in every precision, too."""
 BIAS_COLUMNS = 8
 """A bias is divided equally among this many columns. Products are fast if the number of columns is
 a multiple of 8. If a row is rounded to 8 bits, one large number makes the rest of the row inexact,

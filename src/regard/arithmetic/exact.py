@@ -37,8 +37,8 @@ BLOCKS = (4, 8, *range(16, 257, 16))
 """The possible numbers of rows of a block. They exclude 1, because another kernel multiplies a
 single row, and reach 256, because many small blocks are slow."""
 WIDTH = 8
-"""Sources are padded to a multiple of this many tokens, because fewer queries are multiplied by
-another kernel."""
+"""Sources are padded to a multiple of this many tokens: another kernel would compute the products
+of fewer queries than these."""
 
 
 class BlockedLinear(PackedLinear):

@@ -1,7 +1,7 @@
-"""A kernel for a GPU: what the search needs to know of all logits, in one pass over them.
+"""A kernel for a GPU, which computes a `Summary` of all logits in one pass over them.
 
-PyTorch's operations would read and write the logits several times. The module imports Triton, which
-PyTorch brings along for CUDA on Linux; `regard.arithmetic.ranking` has the definition.
+PyTorch's operations would read and write the logits several times. `regard.arithmetic.ranking`
+defines a `Summary`. The module imports Triton, which PyTorch brings along for CUDA on Linux.
 """
 
 import torch

@@ -165,7 +165,8 @@ def _processes(jobs: int) -> int:
 def _progress(
     study: "Study", experiments: "list[Experiment]", quiet: bool
 ) -> "Iterator[Callable[[Finished], object]]":
-    """Each minute, show the rows in training; yield a function that shows a finished row.
+    """Each minute, show which rows of tables are trained; yield a function that shows a finished
+    row.
 
     If `quiet` is True, nothing is shown.
     """

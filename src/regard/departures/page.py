@@ -1,4 +1,4 @@
-"""`docs/deviations.md` as Markdown: all departures, and usual settings of other code bases."""
+"""The text of `docs/deviations.md`: departures from the paper, and settings of other code bases."""
 
 import json
 from collections.abc import Iterable, Sequence

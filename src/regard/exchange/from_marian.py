@@ -30,8 +30,8 @@ from regard.text.foreign.base import ForeignTokenizer
 
 CONFIG = "special:model.yml"
 _ROWS = 1024
-"""An imported model has this many learned positions, which hold the sinusoids of marian-nmt. regard
-does not compute these sinusoids: their exponent differs from that of §3.5."""
+"""An imported model has a table of this many learned positions, which stores the sinusoids of
+marian-nmt. Those of §3.5, which regard computes, have another exponent."""
 _NORM_EPSILON = 1e-6
 _ACTIVATIONS = {"relu": "relu", "swish": "swish"}
 """Our name of each activation of marian-nmt. Its "gelu" is left out: it means x · sigmoid(1.702 x),

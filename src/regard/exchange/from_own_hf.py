@@ -107,7 +107,8 @@ def _matrices(
 
 
 def _in_our_order(found: dict[str, Tensor], recipe: ModelRecipe) -> dict[str, Tensor]:
-    """The weights with the dimensions of d_model in our order, and W_q as before the export."""
+    """The weights, with each axis of size d_model in our order, and W_q without the export's
+    factor."""
     back = torch.from_numpy(np.argsort(order_of_dimensions(recipe)))
     ordered: dict[str, Tensor] = {}
     for name, values in found.items():

@@ -42,7 +42,8 @@ _PRINTED = {
 
 
 def measured_layer(layer: str) -> Measured:
-    """All figures of a layer; a key is a name with n and mostly d, such as `operations_2048_64`."""
+    """All figures of a layer; a key is a name, n and, in most keys, d, as in
+    `operations_2048_64`."""
     found: Measured = {}
     for n in NS:
         for d in DS:

@@ -34,8 +34,8 @@ ENDED_BY = {
 }
 """Elements that need no end tag; for each, the elements whose start tags end it, too."""
 HOLDERS = frozenset(["datalist", "dl", "menu", "ol", "ruby", "select", "table", "ul"])
-"""Elements that protect the elements around them: for example, a start tag inside a <ul> ends no
-element that is open around the <ul>."""
+"""Elements in which no start tag ends an element outside: for example, a start tag inside a <ul>
+ends no element that is open around the <ul>."""
 
 
 def stretches(markup: str) -> Iterator[tuple[str, bool]]:

@@ -83,7 +83,7 @@ def _continuations(
 
 @within
 def _keep_last(live: Any, going: Numbers, before: Any) -> None:
-    """Copy the live hypotheses of sentences that go on and have any to `before`."""
+    """If a sentence goes on and has live hypotheses, copy them to `before`."""
     for s in range(len(going)):
         if going[s] and live[2][s, 0] != -np.inf:
             for beam in range(live[1].shape[1]):
