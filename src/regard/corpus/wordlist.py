@@ -294,8 +294,7 @@ door beside=neben behind=hinter
 window beside=neben under=unter
 """
 
-# Adverbials of time, as english=german. An English label without a word, such as NP, opens a
-# phrase inside the phrase that was opened before it.
+# Adverbials of time, as english=german. A label without a word opens a phrase inside the one before.
 TIME_TABLE = {
     "past": """
 NP NN:yesterday = gestern; NP JJ:last NN:week = letzte Woche; NP JJ:last NN:year = letztes Jahr
