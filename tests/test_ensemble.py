@@ -6,17 +6,19 @@ import pytest
 import torch
 
 from regard.arithmetic.choose import for_inference
+from regard.arithmetic.cuda import Cuda
 from regard.arithmetic.plain import PLAIN
 from regard.data.rows import one_per_row
 from regard.ensemble import Ensemble
 from regard.errors import ModelError
 from regard.machine.copies import can_be_copied
+from regard.machine.streams import Streams
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import BOS, EOS, Tokenizer
 from regard.transformer import Transformer
 from regard.translation import Translator, load
 from run.copying import strings
-from untrained import BRIEF, LINES, TOKENIZER
+from untrained import BRIEF, LINES, TOKENIZER, Heard, translator
 
 FIELDS = {"norm": "pre", "activation": "gelu", "embeddings": "apart", "output_bias": True}
 FEW = LINES[:5]
@@ -79,6 +81,20 @@ def test_batches_and_copies_change_nothing(
     monkeypatch.setattr("regard.decoding.COPIES_FROM", 0)
     assert can_be_copied()
     assert list(some.stream(FEW)) == alone
+
+
+def test_members_share_a_gpus_memory() -> None:
+    """Two members decode half as many tokens together as one model."""
+    for count, most in ((1, 122), (2, 61)):
+        members = [translator().network for _ in range(count)]
+        by = Cuda(learning=False, streams=Streams(torch.device("cpu"), 2))
+        by.batch_tokens = 122
+        for member in members:
+            member.compute_by(by)
+        Translator(Ensemble(members), TOKENIZER, BRIEF.search, 61).translate(LINES)
+        assert isinstance(members[0], Heard)
+        slots = [batch.ids.numel() for batch in members[0].batches]
+        assert most / 2 < max(slots) <= most
 
 
 def test_sentences_share_a_batch_only_if_no_member_is_changed_by_it(

@@ -6,7 +6,7 @@ batches are decoded at the same time. Results are in the order of the sentences.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -104,7 +104,9 @@ class _Division(NamedTuple):
     """The number of cores of each worker; None divides the cores equally."""
     streams: Together | None
 
-    def run(self, decode: Callable[[list[int]], Found | None]) -> Iterator[Found | None]:
+    def run(
+        self, decode: Callable[[list[int]], Found | None]
+    ) -> Generator[Found | None, None, None]:
         """Decode each batch; yield the results in the order of the batches."""
         if self.streams:
             return self.streams.map(decode, self.batches)
@@ -161,11 +163,14 @@ class Decoding:
             for member, few_rows in zip(self.model.members, division.few, strict=False):
                 stack.enter_context(member.stepping_by(few_rows))
             decoded = division.run(partial(self._search, sources, search))
+            stack.enter_context(closing(decoded))
             for batch, best_of_each in zip(division.batches, decoded, strict=True):
                 if best_of_each is None:
                     too_large.append(batch)
                 else:
                     found.update(zip(batch, best_of_each, strict=True))
+            if too_large:  # other batches have ended, too
+                free_memory(self.model.device)
             for batch in too_large:
                 found.update(zip(batch, self._alone(sources, search, batch), strict=True))
         self._tokens += sum(map(len, sources))
@@ -199,7 +204,7 @@ class Decoding:
         if few:
             workers = threads  # a loop runs on one core
         else:
-            sizes = SMALL_BATCH, by.batch_tokens
+            sizes = SMALL_BATCH, self._most_tokens()
             batches = self._batches(sources, *sizes, threads if may_copy else workers)
         copies = _useful_copies(len(batches)) if may_copy else 0
         one_core = copies or threads // max(1, min(workers, len(batches))) == 1
@@ -207,6 +212,11 @@ class Decoding:
         if by.side_by_side and self.one_by_one:
             return _Division(batches, few, loops, copies, threads, 1, by.streams)
         return _Division(batches, few, loops, copies, workers, None, by.streams)
+
+    def _most_tokens(self) -> int:
+        """The most source tokens of a batch; the members of an ensemble share a GPU's memory."""
+        by = self.model.by
+        return by.batch_tokens // len(self.model.members) if by.streams else by.batch_tokens
 
     def _can_copy(self, tokens: int) -> bool:
         """Whether copies of this process may be used to decode this many source tokens."""
@@ -283,7 +293,7 @@ def _useful_copies(batches: int) -> int:
 
 def _by_copies(
     decode: Callable[[list[int]], Found | None], batches: Sequence[list[int]], count: int
-) -> Iterator[Found | None]:
+) -> Generator[Found | None, None, None]:
     """Decode each batch on one core: in copies of this process, or in threads if forking fails."""
     try:
         copies = Copies(decode, batches, count, partial(torch.set_num_threads, 1))

@@ -8,7 +8,7 @@ definitions (`Plain`), and faster ones for each kind of machine. When a model is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -34,7 +34,7 @@ class Cache:
     """Keys and values of some sentences, which decoding attends to at each step.
 
     Each appended position takes one slot. The capacity is a multiple of `multiple` slots; unused
-    slots hold zeros.
+    slots hold finite numbers.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Together(Protocol):
     def count(self) -> int:
         """The number of threads."""
 
-    def map(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+    def map(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Generator[Any, None, None]:
         """Yield `work(item)` for each item, in order."""
 
 

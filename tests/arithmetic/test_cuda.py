@@ -50,7 +50,7 @@ def test_threads_do_not_change_each_others_kernels(monkeypatch: pytest.MonkeyPat
     attend, allowed = F.scaled_dot_product_attention, []
 
     def slow(*args: Any) -> Tensor:
-        time.sleep(0.001 * len(allowed) % 3)
+        time.sleep(0.001 * (len(allowed) % 3))
         allowed.append(torch.backends.cuda.cudnn_sdp_enabled())
         return attend(*args)
 

@@ -35,6 +35,7 @@ def test_the_device_is_a_gpu_where_there_is_one() -> None:
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
         (RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: not enough"), True),
         (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), True),
         (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
         (ValueError("CUDA error: out of memory"), False),
     ],

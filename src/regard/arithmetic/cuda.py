@@ -33,22 +33,24 @@ STEPS_UNSEEN = 16
 """In a search, the host looks at the results only once in this number of steps. After each look,
 the GPU is idle until the host has launched the next step. A sentence that has ended may take part
 in up to 15 more steps, which add nothing to it."""
-STREAMS = 2
+STREAMS = 2 if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 11) else 1
 """This many batches are decoded at the same time: the GPU computes one while the host records the
-next step of the other."""
+next step of the other. Before 2.11, one batch at a time: such a PyTorch may crash if two threads
+use cuBLAS for the first time, or refuse to replay a graph while another thread records one."""
 LARGE_BATCH = 65_536
 """The most source tokens in a batch of decoding, however much memory the GPU has."""
 TOKEN_BYTES = 460_000
 """The memory that decoding takes for each source token of a batch: the keys, values and logits of
-the big model in fp32, with a beam of 4 (calculated). The base model in bf16 takes a third of it."""
+the big model in fp32, with a beam of 4 (calculated). The base model in bf16 took a third of it."""
 MUCH_MEMORY = 40 * 10**9
 """A GPU with at least this many bytes of memory computes the loss in chunks of `LARGE_CHUNK`
 tokens."""
 LARGE_CHUNK = 32_768
 """With chunks of 8,192 tokens instead, a training step of the base model on an H200 took about 1 ms
 longer, and 2.6 GB less memory."""
-_CHOOSING = threading.Lock()
-"""A lock: a thread of `Streams` holds it while it chooses kernels of attention and launches one."""
+_LAUNCHING = threading.Lock()
+"""A lock: a thread of `Streams` holds it while it launches a kernel of attention or of ranking, for
+which PyTorch or Triton has settings that all threads share."""
 _STRIDES = 16
 """A bias gets strides that are multiples of this, because the first kernel of `EFFICIENT` would
 copy a bias with other strides."""
@@ -133,7 +135,8 @@ class Cuda(Fused):
         """A `Summary` by one kernel or, if this cannot be compiled, by PyTorch's operations."""
         if self._kernel is not None:
             try:
-                return Summary(*self._kernel(logits, BLOCK))
+                with _LAUNCHING:
+                    return Summary(*self._kernel(logits, BLOCK))
             except Exception as error:  # for example, there is no C compiler
                 if is_out_of_memory(error):
                     raise
@@ -196,7 +199,7 @@ class Cuda(Fused):
 @contextmanager
 def _in_turn(kernels: list[SDPBackend]) -> Iterator[None]:
     """Like `sdpa_kernel`, but for one thread at a time, because it chooses for all threads."""
-    with _CHOOSING, sdpa_kernel(kernels):
+    with _LAUNCHING, sdpa_kernel(kernels):
         yield
 
 

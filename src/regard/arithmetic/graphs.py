@@ -34,7 +34,8 @@ class RecordedSteps(threading.local, Granule):
     - if a granule has fewer steps than `WORTH_RECORDING`;
     - on a CPU;
     - in a search whose steps change a shape, or a number on the host;
-    - in all later granules, after PyTorch has failed to record a step just after an unrecorded one.
+    - in all later granules of a thread in which PyTorch failed to record a step just after an
+      unrecorded one.
     """
 
     def __init__(self, steps: int):
@@ -100,5 +101,5 @@ class RecordedSteps(threading.local, Granule):
                 overwrite(step, value)
             finally:
                 graph.capture_end()
-        self._graph = graph
+            self._graph = graph  # the last graph is destroyed here, under the lock
         return graph.replay

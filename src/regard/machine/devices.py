@@ -17,6 +17,12 @@ from regard.machine.memory import all_bytes
 GRAPHS = threading.Lock()
 """A thread holds this lock while it records a CUDA graph, or releases memory. PyTorch releases no
 memory while any thread records, and its random number generator serves one recording at a time."""
+_SHORT = (
+    "DefaultCPUAllocator",
+    "CUDA error: out of memory",
+    "CUDA_ERROR_OUT_OF_MEMORY",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
 MOST_THREADS = 1024
 """More threads than this are refused: if the system could not start them, the process would end."""
 
@@ -76,9 +82,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error means that the device has too little memory."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    # PyTorch's allocator on a CPU, and CUDA itself (for a graph or a kernel), raise RuntimeError.
-    short = ("DefaultCPUAllocator", "CUDA error: out of memory", "CUDA_ERROR_OUT_OF_MEMORY")
-    return isinstance(error, RuntimeError) and any(what in str(error) for what in short)
+    # PyTorch's allocator on a CPU, CUDA itself (for a graph or a kernel), and cuBLAS raise
+    # RuntimeError.
+    return isinstance(error, RuntimeError) and any(what in str(error) for what in _SHORT)
 
 
 def free_memory(device: torch.device) -> None:
@@ -114,9 +120,18 @@ def wait_for(device: torch.device) -> None:
 
 
 def begin_stream(device: torch.device) -> None:
-    """Let this thread use a new stream of the device; do nothing on a CPU."""
+    """Let this thread use another stream of the device; do nothing on a CPU.
+
+    PyTorch has 32 such streams. If more are asked for, threads share them.
+    """
     if device.type == "cuda":
         torch.cuda.set_stream(torch.cuda.Stream(device))
+
+
+def wait_for_stream(device: torch.device) -> None:
+    """Wait until the device has finished the work of this thread's stream."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
 
 
 @contextmanager

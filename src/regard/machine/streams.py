@@ -5,12 +5,12 @@ one thread prepares work for its stream, or waits for the results, the GPU does 
 other streams.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import torch
 
-from regard.machine.devices import begin_stream, wait_for
+from regard.machine.devices import begin_stream, wait_for_stream
 from regard.machine.threads import Done, Item
 
 
@@ -21,13 +21,16 @@ class Streams:
         self.count, self._device = count, device
         self._pool = ThreadPoolExecutor(count, "regard", begin_stream, (device,))
 
-    def map(self, work: Callable[[Item], Done], items: Sequence[Item]) -> Iterator[Done]:
+    def map(
+        self, work: Callable[[Item], Done], items: Sequence[Item]
+    ) -> Generator[Done, None, None]:
         """Yield `work(item)` for each item, in order.
 
         `work` must not return tensors on the device: they may not be computed yet. If an item
-        fails, or no more results are taken, this method waits for the items that have begun.
+        fails, or the generator is closed, items that have not begun are left out, and this method
+        waits for those that have begun.
         """
-        wait_for(self._device)  # all streams may use what the caller's stream has computed
+        wait_for_stream(self._device)  # all threads may use what the caller's stream has computed
         futures = [self._pool.submit(work, item) for item in items]
         try:
             for future in futures:

@@ -1,6 +1,6 @@
 """Set how many threads compute, and run threads that divide the cores among themselves."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
@@ -24,7 +24,7 @@ def computing_with(threads: int) -> Iterator[None]:
 
 def side_by_side(
     work: Callable[[Item], Done], items: Sequence[Item], workers: int, share: int | None = None
-) -> Iterator[Done]:
+) -> Generator[Done, None, None]:
     """Yield `work(item)` for each item, in order; up to `workers` threads work at the same time.
 
     Each thread computes on `share` cores; None divides the cores equally. Except for large matrix
