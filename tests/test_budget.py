@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard import prepare
 from regard.amounts import seconds_in
 from regard.budget.choice import (
     Choice,
@@ -229,6 +230,30 @@ def test_the_text_is_measured(tmp_path: Path) -> None:
     for empty in ("a", "blank"), ("blank", "a"), ("blank", "blank"):
         with pytest.raises(DataError, match="blank: has no text: give text to learn from"):
             ParallelText.of(*([tmp_path / name] for name in empty))
+
+
+@pytest.mark.parametrize(
+    ("line", "tokenizer"),
+    [
+        ("ein Haus", "13a"),
+        ("나는 책을 읽었다.", "char"),
+        ("我在读书。", "zh"),
+        ("本を読んだ。", "char"),
+    ],
+)
+def test_bleu_divides_words_as_the_script_of_the_target_needs(
+    line: str, tokenizer: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "a", ["one"] * 50)
+    write(tmp_path / "b", [f"{line} {number}" for number in range(50)])
+    text = ParallelText.of([tmp_path / "a"], [tmp_path / "b"])
+    chosen = choose(text, 30.0, fast)
+    assert chosen.recipe.training.bleu_tokenizer == tokenizer
+    assert ("BLEU divides words by" in chosen.sentences()[-1]) == (tokenizer != "13a")
+    asked = choose(text, 30.0, fast, ("training.bleu_tokenizer=intl",))
+    assert asked.recipe.training.bleu_tokenizer == "intl"
+    prepare(source=tmp_path / "a", target=tmp_path / "b", out=tmp_path / "data")
+    assert ParallelText.of_data(tmp_path / "data").bleu_tokenizer == tokenizer
 
 
 def test_what_is_not_trained_on_does_not_count(tmp_path: Path) -> None:

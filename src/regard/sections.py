@@ -268,8 +268,9 @@ class TrainingRecipe(Section):
     validate_sentences: Annotated[int, Field(ge=0, lt=2**31)] = 200
     """The number of sentences decoded for BLEU at each validation; 0 means none."""
     bleu_tokenizer: BleuTokenizer = "13a"
-    """sacreBLEU's tokenizer; zh, ja-mecab and ko-mecab are for languages without blanks between
-    words, or with words that need segmenting."""
+    """sacreBLEU's tokenizer. zh and ja-mecab are for languages without blanks between words,
+    ko-mecab is for Korean, whose particles are joined to words; char makes a word of each
+    character."""
     save_every: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Steps from one checkpoint to the next; with 0, only save_minutes counts."""
     save_minutes: Annotated[float, Field(ge=0)] = 10.0

@@ -26,6 +26,7 @@ from regard.recipe import SearchRecipe
 from regard.run.model_directory import Model
 from regard.search import search
 from regard.text.protocol import AnyTokenizer
+from regard.text.scripts import are_unspaced
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.text.words import refuse_surrogates
 
@@ -35,8 +36,6 @@ CLAUSE_ENDS = re.compile(
 BLANKS = re.compile(r"\s+")
 """A line that is too long is cut at one of CLAUSE_ENDS, else at one of BLANKS, else in the
 middle."""
-UNSPACED = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
-"""Chinese and Japanese characters and marks, which are written without blanks."""
 MOST_PIECES = 2048
 """After `accept_longer`, a sentence of at most this many pieces is translated without splitting it,
 even if no sentence in training was as long."""
@@ -304,10 +303,10 @@ class Translator(Decoding):
 
 
 def join_sentences(parts: Sequence[str]) -> str:
-    """Join sentences or their parts by blanks, except next to Chinese or Japanese characters."""
+    """Join sentences or their parts by blanks, except in Chinese and Japanese text."""
     whole = ""
     for part in filter(None, parts):
-        blank = "" if not whole or UNSPACED.search(whole[-1] + part[0]) else " "
+        blank = "" if not whole or are_unspaced(whole, part) else " "
         whole += blank + part
     return whole
 

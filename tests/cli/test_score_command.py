@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 
@@ -70,3 +71,17 @@ def test_two_systems_are_compared(world: World) -> None:
     assert shown[1] == f"  {first['score']:6.2f}  [{low:.2f}, {high:.2f}]  {good}"
     short = world.write("short", "one\n")
     assert "has 1 line for the 30" in refused("score", good, "-r", reference, "--against", short)
+
+
+def test_people_are_told_of_words_and_letters_that_bleu_takes_amiss(world: World) -> None:
+    korean = "나는 어제 도서관에서 책을 읽었다.\n" * 20
+    composed = world.write("out.ko", korean)
+    apart = world.write("ref.ko", normalize("NFD", korean))
+    result = regard("score", composed, "--reference", apart)
+    assert result.status == 0
+    assert f"{apart}: is Korean, whose particles stay joined to words" in result.stderr
+    assert f"{apart}: 100% of its lines have letters in several characters" in result.stderr
+    quiet = regard("score", composed, "--reference", composed, "--tokenizer", "char")
+    assert (quiet.status, quiet.stderr) == (0, "")
+    german = world.write("ref.de", "Ein Mädchen hört Müllers Töne.\n" * 20)
+    assert regard("score", german, "--reference", german).stderr == ""

@@ -477,6 +477,7 @@ def test_paragraphs_in_a_file_are_those_of_standard_output(world: World) -> None
     said = refused(*command, "--n-best", "2")
     assert said == "--paragraphs writes one translation of a line: leave out --n-best"
     assert "give the code of a language" in refused(*command, "--paragraphs", "English")
+    assert "the code of Korean is ko" in refused(*command, "--paragraphs", "kr")
 
 
 def test_a_sentence_of_a_paragraph_is_named_by_its_line(world: World) -> None:

@@ -27,6 +27,14 @@ def test_anything_else_is_refused(text: str) -> None:
         LanguagePair.read(text)
 
 
+@pytest.mark.parametrize("text", ["en-kr", "jp-en", "pt-BR:cn"])
+def test_codes_of_countries_are_refused(text: str) -> None:
+    with pytest.raises(
+        RecipeError, match=r"is the code of a country: the code of \w+ is (ko|ja|zh)"
+    ):
+        LanguagePair.read(text)
+
+
 def test_languages_have_names_and_others_go_by_their_code() -> None:
     assert (language_name("de"), language_name("tlh")) == ("German", "tlh")
 

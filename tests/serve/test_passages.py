@@ -64,6 +64,21 @@ def test_chinese_and_japanese_sentences_get_blanks_between_them_in_other_languag
     assert shouted("see x.org/a?B=1") == "SEE X.ORG/A?B=1"
 
 
+def test_korean_quotations_belong_to_the_sentence_around_them() -> None:
+    text = "그는 “왜?”라고 물었다. 나는 '응.'이라고 했다. “왜?” 나는 갔다."
+    assert read_text(text, "ko").sentences == (
+        "그는 “왜?”라고 물었다.", "나는 '응.'이라고 했다.", "“왜?”", "나는 갔다.",
+    )  # fmt: skip
+
+
+def test_korean_sentences_without_a_blank_get_one_in_another_language() -> None:
+    text = "나는 책을 읽었다.그는 잤다."
+    for passage in (read_text(text, "ko"), read_html(text, "ko")):
+        assert passage.joined(["I read.", "He slept."]) == "I read. He slept."
+        assert passage.joined(["我读书。", "他睡觉。"]) == "我读书。他睡觉。"
+        assert passage.joined(passage.sentences) == text
+
+
 def test_what_has_no_letters_is_not_translated() -> None:
     assert read_text("😀 12,50 €\n---\n", "en").sentences == ()
 

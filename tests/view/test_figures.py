@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from regard.errors import MissingExtra
-from regard.view.drawing import FORMATS
+from regard.view.drawing import FORMATS, plotting
 from regard.view.figures import FAINT, figure, sharpest
 from regard.view.heat import heat
 from view.conftest import a_look
@@ -101,3 +101,15 @@ def test_wide_characters_keep_the_columns() -> None:
     assert lines[0] == "encoder self-attention, layer 1, head 1"
     assert lines[-3].startswith("고양이 ")
     assert lines[-2].startswith("     a ")
+
+
+@pytest.mark.parametrize("installed", [[], ["Comic", "NanumGothic"]])
+def test_figures_have_a_font_for_korean_if_one_is_installed(
+    installed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import matplotlib
+    from matplotlib.font_manager import fontManager
+
+    monkeypatch.setattr(fontManager, "get_font_names", lambda: installed)
+    with plotting():
+        assert matplotlib.rcParams["font.family"] == ["sans-serif", *installed[1:]]

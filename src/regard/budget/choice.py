@@ -106,8 +106,14 @@ class Choice(NamedTuple):
             f"{self.epochs:.3g} times, so dropout is {model.dropout} and label smoothing "
             f"{self.recipe.training.label_smoothing}",
             f"vocabulary {self.recipe.tokenizer.vocabulary:,}, batches of {data.target_tokens:,} "
-            f"tokens; expected perplexity of unseen text: about {self.perplexity:.2g} a sub-word",
+            f"tokens; expected perplexity of unseen text: about {self.perplexity:.2g} a sub-word"
+            f"{self._words()}",
         ]
+
+    def _words(self) -> str:
+        """Say how BLEU divides text into words, if that is unusual."""
+        words = self.recipe.training.bleu_tokenizer
+        return "" if words == "13a" else f"; BLEU divides words by {words} (docs/scores.md)"
 
     def _length(self) -> str:
         """Say what ends the run, its time or its number of steps, and estimate the other."""

@@ -1,11 +1,11 @@
-"""The size of a parallel text, and what follows from it alone: vocabulary and row length."""
+"""A parallel text, and what follows from it alone: vocabulary, row length, words of BLEU."""
 
 import math
 import tomllib
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +15,11 @@ from regard.data.pairs import Pairs
 from regard.data.repeats import digest
 from regard.errors import DataError
 from regard.files.lines import read_lines, refuse_unreadable
-from regard.recipe import DataRecipe, Recipe
+from regard.recipe import BleuTokenizer, DataRecipe, Recipe
 from regard.text.cleaning import Verdict, judge_text
 from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
+from regard.text.scripts import suited_tokenizer
 
 SAMPLED = 2000
 """A `ParallelText` keeps the lengths of at most this many pairs, the first ones of the text."""
@@ -35,7 +36,7 @@ def rule_of_times() -> dict[str, Any]:
 
 
 class ParallelText(NamedTuple):
-    """The size of a parallel text, without repeated pairs and those that `judge_text` drops."""
+    """A parallel text in numbers, without repeated pairs and those that `judge_text` drops."""
 
     pairs: int
     characters: int
@@ -44,6 +45,8 @@ class ParallelText(NamedTuple):
     """For each of the first pairs, the characters of its source and of its target."""
     tokenizer: AnyTokenizer | None = None
     """A tokenizer that is used unchanged; None if one is to be learned from the text."""
+    bleu_tokenizer: BleuTokenizer = "13a"
+    """The tokenizer of sacreBLEU that suits the script of the target side."""
 
     @classmethod
     def of(
@@ -65,7 +68,8 @@ class ParallelText(NamedTuple):
         for path, characters in zip((sources[0], targets[0]), counted.read, strict=True):
             if not characters:
                 raise DataError("has no text: give text to learn from", path)
-        return cls(counted.pairs, counted.characters, tuple(counted.first or [(1, 1)]), known)
+        lengths, words = tuple(counted.first or [(1, 1)]), suited_tokenizer(counted.targets)
+        return cls(counted.pairs, counted.characters, lengths, known, words)
 
     @classmethod
     def of_data(cls, data: Path) -> "ParallelText":
@@ -80,7 +84,8 @@ class ParallelText(NamedTuple):
         both = np.stack([pairs.source_lengths, pairs.target_lengths], 1) - 1
         some = (both[:SAMPLED] * each).astype(int).tolist()
         lengths = tuple((s, t) for s, t in some)
-        return cls(len(pairs), int(both[:, 1].sum() * each), lengths, known)
+        words = suited_tokenizer(islice(read_lines(data / "valid.target.txt"), SAMPLED))
+        return cls(len(pairs), int(both[:, 1].sum() * each), lengths, known, words)
 
     def vocabulary(self) -> int:
         """The size of the target's vocabulary: the tokenizer's, or else one that suits the text."""
@@ -105,9 +110,10 @@ class ParallelText(NamedTuple):
         return int(min(max(96, -(-2 * longest // 32) * 32), 256))
 
     def suited(self, recipe: Recipe) -> Recipe:
-        """The recipe with the vocabulary and the row length that suit this text."""
+        """The recipe with the vocabulary, row length and words of BLEU that suit this text."""
         rows = {"row_length": self.row_length(), "max_length": self.row_length()}
-        return recipe.but(**rows, vocabulary=min(max(300, self.vocabulary()), 10**6))
+        vocabulary = min(max(300, self.vocabulary()), 10**6)
+        return recipe.but(**rows, vocabulary=vocabulary, bleu_tokenizer=self.bleu_tokenizer)
 
     def vocabularies(self, recipe: Recipe) -> tuple[int, int]:
         """The sizes of the target's and the source's vocabulary.
@@ -137,6 +143,8 @@ class _Counted:
         """Characters of all sources and of all targets."""
         self.first: list[tuple[int, int]] = []
         """Characters of the first counted pairs, at most SAMPLED."""
+        self.targets: list[str] = []
+        """The targets of these pairs."""
         self._every = 1
         self._targets: dict[int, int] = {}
         """For each digest, the characters of the pair's target."""
@@ -153,6 +161,7 @@ class _Counted:
         self._targets[number] = len(target)
         if len(self.first) < SAMPLED:
             self.first.append((len(source), len(target)))
+            self.targets.append(target)
         if len(self._targets) > COUNTED:
             self._every *= 2
             self._targets = {n: c for n, c in self._targets.items() if not n % self._every}

@@ -180,7 +180,7 @@ def _score_text(
 
     if tokenizer not in (names := get_args(BleuTokenizer)):
         raise RecipeError(f"--tokenizer {tokenizer}: it is {', '.join(names[:-1])} or {names[-1]}")
-    translations, by_reference = _texts(systems, references, asking=tokenizer == "13a")
+    translations, by_reference = _texts(systems, references, usual=tokenizer == "13a")
     kind = cast(BleuTokenizer, tokenizer)
     if interval or len(systems) > 1:
         found = compare_translations(translations, by_reference, kind)
@@ -208,26 +208,29 @@ def _report(
         raise RecipeError("--tokenizer is for one BLEU: --report has its own, leave it out")
     asked = chosen_steps(steps)
     spoken = chosen_language(language, references[0])
-    translations, by_reference = _texts(systems, references, asking=True)
+    translations, by_reference = _texts(systems, references, usual=True)
     names = [str(path) for path in systems]
     print_report(names, translations, by_reference, spoken, asked, as_json)
 
 
 def _texts(
-    systems: list[Path], references: list[Path], asking: bool
+    systems: list[Path], references: list[Path], usual: bool
 ) -> tuple[list[list[str]], list[list[str]]]:
     """The lines of each file of `systems`, and the lines of each file of `references`.
 
-    If `asking` is True and the first reference has hardly any blanks, a note is written. Raises the
-    errors of `_aligned`.
+    Writes notes: if BLEU divides words as `usual`, but the first reference needs another way; and
+    if only some of the files have composed letters. Raises the errors of `_aligned`.
     """
     from regard.cli.console import note
+    from regard.cli.remarks import on_forms, on_words
 
     texts = _aligned(*systems, *references)
     translations, by_reference = texts[: len(systems)], texts[len(systems) :]
-    if asking and _without_blanks(by_reference[0]):
-        problem = "has hardly any blanks, so BLEU takes lines for words: see --tokenizer"
-        note(f"{references[0]}: {problem}")
+    if usual and (remark := on_words(by_reference[0])):
+        note(f"{references[0]}: {remark}")
+    if found := on_forms(texts):
+        number, remark = found
+        note(f"{[*systems, *references][number]}: {remark}")
     return translations, by_reference
 
 
@@ -301,9 +304,3 @@ def _aligned(*paths: Path) -> list[list[str]]:
                 name,
             )
     return texts
-
-
-def _without_blanks(lines: list[str]) -> bool:
-    """Whether words seem to be written without blanks: the average "word" has over 10 letters."""
-    words = "\n".join(lines).split()
-    return len("".join(words)) > 10 * len(words)

@@ -167,6 +167,10 @@ def _refuse_unfit(
     """
     if paragraphs is not None and not re.fullmatch("[a-z]{2,3}", paragraphs):
         raise RecipeError(f"--paragraphs {paragraphs}: give the code of a language: en, de, ko")
+    if paragraphs:
+        from regard.text.scripts import refuse_country
+
+        refuse_country(paragraphs)
     if alignments and (paragraphs is not None or n_best > 1):
         raise RecipeError("--alignments are of single sentences: leave out --paragraphs, --n-best")
     if paragraphs is not None and n_best > 1:

@@ -96,7 +96,7 @@ def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
         at = block.rfind(b"\n", 0, error.start) + 1
         raise DataError(
             f"is not UTF-8 (byte 0x{block[error.start]:02X} at byte {error.start - at + 1} of the "
-            "line): convert it with iconv -t utf-8, or mend the line",
+            "line): convert it with iconv -f ENCODING -t utf-8, or mend the line",
             shown_name(path),
             before + block.count(b"\n", 0, error.start) + 1,
         ) from None

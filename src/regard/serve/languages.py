@@ -10,6 +10,7 @@ from typing import Any
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from regard.errors import RecipeError
+from regard.text.scripts import refuse_country
 
 CODE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})?")
 LOOKED_AT = 2000
@@ -63,6 +64,8 @@ class LanguagePair:
                 f"{text!r} is not a language pair: write two different codes such as en-de, or "
                 "pt-BR:en if a code has a hyphen"
             )
+        for code in (pair.source, pair.target):
+            refuse_country(base(code))
         return pair
 
     def __str__(self) -> str:

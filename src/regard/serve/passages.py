@@ -9,11 +9,12 @@ from sentencex import segment
 
 from regard.serve.markup import stretches
 from regard.text.protocol import AnyTokenizer
-from regard.translation import UNSPACED
+from regard.text.scripts import HANGUL, are_unspaced
 
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
 """Marks that may precede the first sentence of a line: blanks, bullets, numbers, and > of quoted
 text."""
+_CLOSING = ('"', "'", "”", "’", "」", "』", "》", "〉")
 _LONGEST = 5000
 """At most this many characters are divided into sentences at once: the time of the division may
 grow with the square of the length."""
@@ -36,14 +37,15 @@ class Passage:
     def before(self, number: int, previous: str, translation: str) -> str:
         """The text before the translation of a sentence; `previous` is the translation before it.
 
-        Chinese and Japanese sentences may have nothing between them. Between their translations
-        into another language, there is a blank.
+        Chinese and Japanese sentences may have nothing between them, and so may Korean ones that
+        were written in haste. Between their translations into another language, there is a blank.
         """
         kept = self.kept[number]
         if number == 0 or kept or not previous or not translation:
             return kept
-        glued = _is_unspaced(self.sentences[number - 1], self.sentences[number])
-        return " " if glued and not _is_unspaced(previous, translation) else ""
+        source, target = self.sentences[number - 1 : number + 1], (previous, translation)
+        other = not _are_korean(*target) if _are_korean(*source) else are_unspaced(*source)
+        return " " if other and not are_unspaced(*target) else ""
 
     def joined(self, translations: Sequence[str]) -> str:
         """The text with each sentence replaced by its translation."""
@@ -141,16 +143,25 @@ def _segments(line: str, language: str) -> Iterator[str]:
             cut = line.rfind(" ", _LONGEST // 2, _LONGEST) + 1 or _LONGEST
         part, line = line[:cut], line[cut:]
         pieces = segment(language, part)
-        if "".join(pieces) != part:
-            pieces = [part]
+        pieces = _with_quotations(pieces) if "".join(pieces) == part else [part]
         if line and len(pieces[-1]) <= len(part) // 2:
             line = pieces.pop() + line
         yield from pieces
 
 
-def _is_unspaced(left: str, right: str) -> bool:
-    """Whether Chinese or Japanese characters are where `left` ends and `right` begins."""
-    return bool(UNSPACED.search(left[-2:] + right[:1]))
+def _are_korean(left: str, right: str) -> bool:
+    return bool(HANGUL.search(left) and HANGUL.search(right))
+
+
+def _with_quotations(pieces: Sequence[str]) -> list[str]:
+    """Join a Korean sentence that was cut after a quotation: “왜?” and 라고 물었다."""
+    whole: list[str] = []
+    for piece in pieces:
+        if whole and whole[-1].endswith(_CLOSING) and HANGUL.match(piece):
+            whole[-1] += piece
+        else:
+            whole.append(piece)
+    return whole
 
 
 def _has_letters(text: str) -> bool:

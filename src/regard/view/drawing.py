@@ -18,6 +18,11 @@ GREY = "#555d68"
 """The colour of text that is of less importance."""
 TITLE, DETAIL = 11.0, 8.0
 """Font sizes of titles and of other text, in points."""
+_FONTS = (
+    "Noto Sans CJK KR", "Noto Sans KR", "NanumGothic", "Malgun Gothic", "Apple SD Gothic Neo",
+    "Noto Sans CJK JP", "Noto Sans CJK SC", "Hiragino Sans", "PingFang SC", "Microsoft YaHei",
+)  # fmt: skip
+"""Fonts of Linux, macOS and Windows for Korean, Japanese and Chinese, which matplotlib's lacks."""
 _LINE, _LEAD = "#222222", 11.0
 _BEND, _HEAD = 6.0, 5.5
 
@@ -39,6 +44,7 @@ def plotting() -> Iterator[type[Figure]]:
     settings: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": "regard",
+        "font.family": ["sans-serif", *_installed_fonts()],
         "font.size": 9,
         "text.parse_math": False,
     }
@@ -46,6 +52,14 @@ def plotting() -> Iterator[type[Figure]]:
         # No warning is needed: a character that the font lacks is drawn as an empty box.
         warnings.filterwarnings("ignore", "Glyph .* missing")
         yield Figure
+
+
+def _installed_fonts() -> list[str]:
+    """The names in `_FONTS` of fonts that matplotlib finds on this machine."""
+    from matplotlib.font_manager import fontManager
+
+    found = set(fontManager.get_font_names())
+    return [name for name in _FONTS if name in found]
 
 
 def saved(figure: Figure, form: str) -> bytes:

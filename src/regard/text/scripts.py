@@ -1,0 +1,53 @@
+"""Scripts and languages of text, as far as scoring and joining sentences depend on them."""
+
+import re
+from collections.abc import Iterable
+
+from regard.errors import RecipeError
+from regard.recipe import BleuTokenizer
+
+HANGUL = re.compile("[\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]")
+"""The letters of Korean, composed or not."""
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_KANA = re.compile("[\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9d]")
+_OTHERS = re.compile("[\u0e00-\u0eff\u0f40-\u0fbc\u1000-\u109f\u1780-\u17ff]")
+"""Letters of Thai, Lao, Tibetan, Burmese and Khmer, which are written without blanks."""
+_LETTER = re.compile(r"[^\W\d_]")
+UNSPACED = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
+"""Chinese and Japanese characters and marks, which are written without blanks."""
+_COUNTRIES = {
+    "cn": ("Chinese", "zh"), "cz": ("Czech", "cs"), "dk": ("Danish", "da"), "gr": ("Greek", "el"),
+    "jp": ("Japanese", "ja"), "kr": ("Korean", "ko"), "ua": ("Ukrainian", "uk"),
+}  # fmt: skip
+"""Codes of countries that are often taken for codes of languages. As a language, kr is Kanuri; its
+other code is kau."""
+
+
+def suited_tokenizer(lines: Iterable[str]) -> BleuTokenizer:
+    """The tokenizer of sacreBLEU for text in the script of these lines.
+
+    It is "zh" for Chinese, which makes a word of each character; "char" for Japanese, Korean and
+    scripts without blanks; and "13a" for all other text. None of these needs a further package.
+    """
+    text = "\n".join(lines)
+    letters = len(_LETTER.findall(text))
+    han, kana, hangul, others = (len(s.findall(text)) for s in (_HAN, _KANA, HANGUL, _OTHERS))
+    if 2 * (han + kana + hangul + others) <= letters:
+        return "13a"
+    return "zh" if han > 4 * kana and han > hangul + others else "char"
+
+
+def are_unspaced(left: str, right: str) -> bool:
+    """Whether no blank is written between `left` and `right`, as in Chinese and Japanese.
+
+    Korean, too, uses characters and marks of these languages, but writes blanks between sentences.
+    """
+    meeting = UNSPACED.search(left[-2:] + right[:1])
+    return bool(meeting) and not (HANGUL.search(left) or HANGUL.search(right))
+
+
+def refuse_country(code: str) -> None:
+    """Raise RecipeError for the code of a country that is taken for the code of its language."""
+    if code in _COUNTRIES:
+        language, right = _COUNTRIES[code]
+        raise RecipeError(f"{code} is the code of a country: the code of {language} is {right}")
