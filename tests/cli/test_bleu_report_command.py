@@ -47,6 +47,16 @@ def test_json_has_every_score_and_its_comparisons(texts: dict[str, str]) -> None
         assert f"  {bad}  p = {one.figures[1].p:.3f}\n" in table
 
 
+def test_another_tokenizer_is_a_sixth_score(texts: dict[str, str]) -> None:
+    asked = ("score", texts["good.de"], "-r", texts["ref.de"], "--json", "--tokenizer", "char")
+    shown, alone = (json.loads(regard(*asked, *more).stdout) for more in (["--report"], []))
+    assert list(shown) == ["lines", "hint", "bleu_char", *KEYS]
+    assert shown["bleu_char"]["score"] == alone["bleu"]
+    assert "|tok:char|" in shown["bleu_char"]["signature"]
+    assert "divides by char" in shown["bleu_char"]["meaning"]
+    assert shown["bleu_13a"]["score"] != alone["bleu"]
+
+
 def test_the_language_is_the_ending_s_or_german(texts: dict[str, str]) -> None:
     def signature(*arguments: str) -> tuple[str, str]:
         done = regard("score", texts["good.de"], "--report", "--json", *arguments)
@@ -94,7 +104,7 @@ def test_tokenised_text_is_scored_as_it_stands(texts: dict[str, str], tmp_path: 
             ("--report", "--steps", "tokenise,none"),
             "--steps: none goes with no other step",
         ),
-        (("--report", "--tokenizer", "zh"), "--tokenizer is for one BLEU: --report has its own"),
+        (("--report", "--tokenizer", "jp"), "--tokenizer jp: it is 13a, intl, zh, "),
         (("--report", "--model", "m"), "--report, --against and --interval go with a --reference"),
     ],
 )

@@ -10,6 +10,7 @@ import typer
 
 from regard.cli.console import note
 from regard.errors import RecipeError, unknown
+from regard.recipe import BleuTokenizer
 from regard.score.bleu import Figure
 from regard.score.moses import has_abbreviations
 from regard.score.report import (
@@ -68,15 +69,17 @@ def print_report(
     references: Sequence[Sequence[str]],
     language: str,
     steps: TextSteps | None,
+    tokenizer: BleuTokenizer,
     as_json: bool,
 ) -> None:
     """Print five scores of each system's translations, and compare each system with the first one.
 
-    `steps` prepare the text for bleu_paper. If `steps` is None, the steps of the paper are used, or
-    no steps if all texts look tokenised. `as_json` prints one JSON object instead of lines.
+    If `tokenizer` is neither 13a nor intl, a sixth score divides words by it. `steps` prepare the
+    text for bleu_paper. If `steps` is None, the steps of the paper are used, or no steps if all
+    texts look tokenised. `as_json` prints one JSON object instead of lines.
     """
     done = _fitting_steps([*systems, *references]) if steps is None else steps
-    scores = report_translations(systems, references, language, done)
+    scores = report_translations(systems, references, language, done, tokenizer)
     by_steps = score_by_steps(systems[0], references, language) if done == PAPER_STEPS else {}
     hint = recognise(len(systems[0]))
     if as_json:

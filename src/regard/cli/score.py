@@ -9,6 +9,7 @@ import typer
 from regard.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
+    from regard.recipe import BleuTokenizer
     from regard.score.bleu import Figure
 
 _METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
@@ -175,13 +176,10 @@ def _score_text(
 ) -> None:
     from dataclasses import asdict
 
-    from regard.recipe import BleuTokenizer
     from regard.score.bleu import compare_translations, score_translations
 
-    if tokenizer not in (names := get_args(BleuTokenizer)):
-        raise RecipeError(f"--tokenizer {tokenizer}: it is {', '.join(names[:-1])} or {names[-1]}")
+    kind = _bleu_tokenizer(tokenizer)
     translations, by_reference = _texts(systems, references, usual=tokenizer == "13a")
-    kind = cast(BleuTokenizer, tokenizer)
     if interval or len(systems) > 1:
         found = compare_translations(translations, by_reference, kind)
         _show_compared([str(path) for path in systems], found, as_json)
@@ -204,13 +202,20 @@ def _report(
 ) -> None:
     from regard.cli.bleu_report import chosen_language, chosen_steps, print_report
 
-    if tokenizer != "13a":
-        raise RecipeError("--tokenizer is for one BLEU: --report has its own, leave it out")
+    kind = _bleu_tokenizer(tokenizer)
     asked = chosen_steps(steps)
     spoken = chosen_language(language, references[0])
-    translations, by_reference = _texts(systems, references, usual=True)
+    translations, by_reference = _texts(systems, references, usual=tokenizer == "13a")
     names = [str(path) for path in systems]
-    print_report(names, translations, by_reference, spoken, asked, as_json)
+    print_report(names, translations, by_reference, spoken, asked, kind, as_json)
+
+
+def _bleu_tokenizer(name: str) -> "BleuTokenizer":
+    from regard.recipe import BleuTokenizer
+
+    if name not in (names := get_args(BleuTokenizer)):
+        raise RecipeError(f"--tokenizer {name}: it is {', '.join(names[:-1])} or {names[-1]}")
+    return cast("BleuTokenizer", name)
 
 
 def _texts(

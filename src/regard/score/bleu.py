@@ -160,19 +160,23 @@ def bleu(
 ) -> float:
     """The BLEU of `score_translations` alone, without the slow TER; raises the same errors."""
     _refuse_misaligned(hypotheses, references)
-    return float(_bleu(tokenizer, force=True).corpus_score(hypotheses, references).score)
+    return float(bleu_metric(tokenizer, force=True).corpus_score(hypotheses, references).score)
 
 
 def refuse_missing(tokenizer: BleuTokenizer) -> None:
     """Raise MissingExtra if the tokenizer is not installed."""
-    _bleu(tokenizer)
+    bleu_metric(tokenizer)
 
 
 def _metrics(tokenizer: BleuTokenizer) -> dict[str, Metric]:
-    return {"bleu": _bleu(tokenizer), "chrf": CHRF(), "ter": TER()}
+    return {"bleu": bleu_metric(tokenizer), "chrf": CHRF(), "ter": TER()}
 
 
-def _bleu(tokenizer: BleuTokenizer, *, force: bool = False) -> BLEU:
+def bleu_metric(tokenizer: BleuTokenizer, *, force: bool = False) -> BLEU:
+    """SacreBLEU's metric; `force` silences its warning that text looks tokenised.
+
+    Raises MissingExtra if the tokenizer is not installed.
+    """
     try:
         return BLEU(tokenize=tokenizer, force=force)
     except RuntimeError:

@@ -14,7 +14,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from regard.score.bleu import Figure, compare_by
+from regard.recipe import BleuTokenizer
+from regard.score.bleu import Figure, bleu_metric, compare_by
 from regard.score.moses import normalise, split_compounds, tokenise
 
 Step = Literal["normalise", "tokenise", "split"]
@@ -41,6 +42,10 @@ _MEANINGS = {
     "ter": "Translation edit rate: words to insert, delete, replace or move, for 100 words of the "
     "reference, whatever their case: lower is better.",
 }
+_OWN = (
+    "BLEU of detokenised, cased text, whose words sacreBLEU divides by {}: for a language that 13a "
+    "does not suit, the score to publish, and to compare with scores of the same signature."
+)
 _DONE = {
     "normalise": "punctuation made plain by normalize-punctuation.perl",
     "tokenise": "words divided by Moses' tokenizer.perl",
@@ -91,20 +96,25 @@ def report_translations(
     references: Sequence[Sequence[str]],
     language: str,
     steps: TextSteps = PAPER_STEPS,
+    tokenizer: BleuTokenizer = "13a",
 ) -> dict[str, ReportedScore]:
     """The scores bleu_13a, bleu_intl, bleu_paper, chrf2 and ter of each system.
 
-    `steps` prepare the text, in `language`, for bleu_paper alone. Each system is compared with the
-    first one. Raises DataError if lengths differ or there is nothing to score.
+    `steps` prepare the text, in `language`, for bleu_paper alone. If `tokenizer` is another one
+    than 13a and intl, the first score is BLEU by it, such as bleu_char. Each system is compared
+    with the first one. Raises DataError if lengths differ or there is nothing to score, and
+    MissingExtra if the tokenizer is not installed.
     """
+    own = f"bleu_{tokenizer}"
     metrics: dict[str, Metric] = {
+        own: bleu_metric(tokenizer, force=True),
         "bleu_13a": BLEU(tokenize="13a", force=True),
         "bleu_intl": BLEU(tokenize="intl", force=True),
         "bleu_paper": MultiBleu(language, steps),
         "chrf2": CHRF(),
         "ter": TER(),
     }
-    meanings = {**_MEANINGS, "bleu_paper": _meaning(steps)}
+    meanings = {own: _OWN.format(tokenizer), **_MEANINGS, "bleu_paper": _meaning(steps)}
     found = {}
     for key, metric in metrics.items():
         figures, signature = compare_by(metric, systems, references)
