@@ -5,10 +5,14 @@ from unicodedata import is_normalized
 
 from regard.text.scripts import HANGUL, suited_tokenizer
 
+_SEEN = 2000
+"""The language of a text is found from at most this many of its lines."""
+
 
 def on_words(lines: Sequence[str]) -> str:
     """Why 13a, the usual tokenizer of BLEU, does not suit a reference; "" if it does."""
-    if suited_tokenizer(lines) == "char" and any(map(HANGUL.search, lines)):
+    some = lines[:_SEEN]
+    if suited_tokenizer(some) == "char" and any(map(HANGUL.search, some)):
         return (
             "is Korean, whose particles stay joined to words in this BLEU: see --tokenizer "
             "(ko-mecab, char)"
