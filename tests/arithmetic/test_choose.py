@@ -266,17 +266,6 @@ def test_decoding_on_a_gpu(memory: int, tokens: int, monkeypatch: pytest.MonkeyP
     assert model.decoder[0].self_attention.W_q.weight.dtype == BF16
 
 
-@pytest.mark.parametrize(("threads", "streams"), [(1, 1), (2, 2), (16, 2)])
-def test_a_gpu_decodes_one_batch_at_a_time_for_one_thread(
-    threads: int, streams: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(choose, "all_bytes", lambda device: 80 * 10**9)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    by = choose.for_decoding(small_model(BF16), GPU, "bf16", None)
-    assert by.streams is not None
-    assert by.streams.count == streams
-
-
 def test_decoding_with_the_weights_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model(BF16)
     monkeypatch.setattr(choose, "can_pack", lambda dtype: False)

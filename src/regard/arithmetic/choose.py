@@ -186,7 +186,7 @@ def for_decoding(
     arithmetic whose `batches_agree` returns False.
     """
     if device.type == "cuda":
-        streams = Streams(device, min(STREAMS, torch.get_num_threads()))
+        streams = Streams(device, STREAMS)
         by = Cuda(learning=False, products=Joined(model), streams=streams)
         return by.with_memory(all_bytes(device))
     dtype = model.output_matrix.weight.dtype
