@@ -304,10 +304,11 @@ class Translator(Decoding):
 
 def join_sentences(parts: Sequence[str]) -> str:
     """Join sentences or their parts by blanks, except in Chinese and Japanese text."""
-    whole = ""
+    whole = previous = ""
     for part in filter(None, parts):
-        blank = "" if not whole or are_unspaced(whole, part) else " "
+        blank = "" if not whole or are_unspaced(previous, part) else " "
         whole += blank + part
+        previous = part
     return whole
 
 

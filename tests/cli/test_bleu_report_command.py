@@ -105,6 +105,11 @@ def test_tokenised_text_is_scored_as_it_stands(texts: dict[str, str], tmp_path: 
             "--steps: none goes with no other step",
         ),
         (("--report", "--tokenizer", "jp"), "--tokenizer jp: it is 13a, intl, zh, "),
+        (
+            ("--report", "--tokenizer", "none"),
+            "--tokenizer none: its BLEU has no place in --report",
+        ),
+        (("--report", "--language", "kr"), "kr is the code of a country: the code of Korean is ko"),
         (("--report", "--model", "m"), "--report, --against and --interval go with a --reference"),
     ],
 )

@@ -80,8 +80,14 @@ def test_people_are_told_of_words_and_letters_that_bleu_takes_amiss(world: World
     result = regard("score", composed, "--reference", apart)
     assert result.status == 0
     assert f"{apart}: is Korean, whose particles stay joined to words" in result.stderr
-    assert f"{apart}: 100% of its lines have letters in several characters" in result.stderr
+    assert f"{apart}: 100% of its lines are not in Unicode's form NFC" in result.stderr
     quiet = regard("score", composed, "--reference", composed, "--tokenizer", "char")
     assert (quiet.status, quiet.stderr) == (0, "")
+    japanese = world.write("ref.ja", "彼は本を読んだ。\n" * 20 + "안녕\n")
+    for tokenizer in ("13a", "intl"):
+        said = regard("score", japanese, "-r", "-", "--tokenizer", tokenizer, stdin=b"x\n" * 21)
+        assert said.stderr == ""
+        said = regard("score", "-", "-r", japanese, "--tokenizer", tokenizer, stdin=b"x\n" * 21)
+        assert f"{japanese}: has hardly any blanks" in said.stderr
     german = world.write("ref.de", "Ein Mädchen hört Müllers Töne.\n" * 20)
     assert regard("score", german, "--reference", german).stderr == ""

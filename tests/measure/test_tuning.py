@@ -22,7 +22,7 @@ from regard.measure.tuning import (
 )
 from regard.recipe import Recipe, SearchRecipe
 from regard.run.journal import read_journal
-from regard.run.model_directory import open_model
+from regard.run.model_directory import open_model, write_model
 from regard.trainer import train_prepared
 from regard.translation import load
 from run.copying import RECIPE, prepared, strings, trained
@@ -140,6 +140,32 @@ def test_a_run_that_is_finished_again_keeps_what_was_tuned_last(
     for new in (2, 0.3), (4, 1.2):
         assert again(*new) == (*new, 0)
     assert not said
+
+
+def test_the_command_takes_words_that_suit_the_references(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model whose recipe has 13a may translate into Korean; another choice of words stays."""
+    asked: list[str] = []
+
+    def tried(_: object, sources: list[str], references: list[str], words: str, **__: Any) -> Any:
+        asked.append(words)
+        return [Tried(4, 0.6, 10.0)]
+
+    monkeypatch.setattr("regard.measure.tuning.try_searches", tried)
+    run = tmp_path / "run"
+    shutil.copytree(world / "run", run)
+    text, korean = tmp_path / "source", tmp_path / "target"
+    text.write_text("one two\n" * 3)
+    korean.write_text("나는 책을 읽었다.\n" * 3, encoding="utf-8")
+    for recipe in (RECIPE.but(bleu_tokenizer="intl"), RECIPE):
+        model = open_model(run)
+        weights = dict(model.network.named_parameters())
+        write_model(run, recipe, model.tokenizer, weights, {})
+        done = command("tune", run, "--source", text, "--reference", korean, "--dry-run")
+        assert done.status == 0, done.stderr
+    assert asked == ["intl", "char"]
+    assert f"{korean}: BLEU divides its words by char" in done.stderr
 
 
 def test_a_development_set_has_as_many_lines_on_both_sides(tmp_path: Path) -> None:

@@ -27,11 +27,9 @@ def test_anything_else_is_refused(text: str) -> None:
         LanguagePair.read(text)
 
 
-@pytest.mark.parametrize("text", ["en-kr", "jp-en", "pt-BR:cn"])
-def test_codes_of_countries_are_refused(text: str) -> None:
-    with pytest.raises(
-        RecipeError, match=r"is the code of a country: the code of \w+ is (ko|ja|zh)"
-    ):
+@pytest.mark.parametrize(("text", "right"), [("en-kr", "ko"), ("jp-en", "ja"), ("pt-BR:cn", "zh")])
+def test_codes_of_countries_are_refused(text: str, right: str) -> None:
+    with pytest.raises(RecipeError, match=f"is {right}$"):
         LanguagePair.read(text)
 
 

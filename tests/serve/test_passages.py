@@ -71,6 +71,17 @@ def test_korean_quotations_belong_to_the_sentence_around_them() -> None:
     )  # fmt: skip
 
 
+def test_sentences_that_quote_korean_are_not_korean() -> None:
+    english = ["I like Korean.", "I like Japanese."]
+    for text, language in (
+        ("我喜欢韩语（한국어）。我也喜欢日语。", "zh"),
+        ("「안녕」と言った。猫が来た。", "ja"),
+    ):
+        passage = read_text(text, language)
+        assert passage.joined(english) == "I like Korean. I like Japanese."
+        assert passage.joined(passage.sentences) == text
+
+
 def test_korean_sentences_without_a_blank_get_one_in_another_language() -> None:
     text = "나는 책을 읽었다.그는 잤다."
     for passage in (read_text(text, "ko"), read_html(text, "ko")):

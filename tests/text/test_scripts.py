@@ -13,13 +13,14 @@ from regard.text.scripts import are_unspaced, suited_tokenizer
         ("Ein Mann liest.", "13a"),
         ("Мужчина читает.", "13a"),
         ("나는 책을 읽었다.", "char"),
-        ("나는 책을 읽었다.".encode().decode(), "char"),
         ("\u1102\u1161\u1102\u1173\u11ab", "char"),  # letters that are not composed
         ("그는 Samsung 에서 오래 일했다.", "char"),
         ("Samsung Electronics (삼성) sold phones.", "13a"),
         ("我在北京读书。", "zh"),
         ("彼は本を読んだ。", "char"),
         ("ผมอ่านหนังสือ", "char"),
+        ("彼は안녕と言った。本を読んだ。", "char"),
+        ("我爱你。", "zh"),
     ],
 )
 def test_bleu_divides_words_as_the_script_needs(text: str, tokenizer: str) -> None:
@@ -29,6 +30,8 @@ def test_bleu_divides_words_as_the_script_needs(text: str, tokenizer: str) -> No
 @pytest.mark.parametrize(
     ("left", "right", "unspaced"),
     [
+        ("他说안녕。", "他走了。", True),
+        ("He lives in 東京.", "She left.", False),
         ("我读书。", "他睡觉。", True),
         ("本を読んだ。", "猫が来た。", True),
         ("I read.", "He slept.", False),

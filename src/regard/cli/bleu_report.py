@@ -23,6 +23,7 @@ from regard.score.report import (
     report_translations,
     score_by_steps,
 )
+from regard.text.scripts import refuse_country
 
 
 def chosen_steps(text: str | None) -> TextSteps | None:
@@ -47,7 +48,7 @@ def chosen_language(text: str | None, reference: Path) -> str:
 
     The code is `text`, the value of --language. If `text` is None, the code is the ending of the
     reference's name (`ref.fr`, `ref.fr.gz`), or "de" if Moses lists no abbreviations for that
-    ending. Raises RecipeError if `text` is not two or three letters.
+    ending. Raises RecipeError if `text` is not two or three letters, or the code of a country.
     """
     if text is None:
         packed = reference.suffix in {".gz", ".xz", ".zst"}
@@ -58,6 +59,7 @@ def chosen_language(text: str | None, reference: Path) -> str:
         return "de"
     if not re.fullmatch("[a-z]{2,3}", text):
         raise RecipeError(f"--language {text}: it is a code of two or three letters, such as de")
+    refuse_country(text)
     if not has_abbreviations(text):
         note(f"--language {text}: Moses lists no abbreviations of it, and takes those of English")
     return text

@@ -3,38 +3,39 @@
 from collections.abc import Sequence
 from unicodedata import is_normalized
 
-from regard.text.scripts import HANGUL, suited_tokenizer
+from regard.text.scripts import script_of
 
 _SEEN = 2000
 """The language of a text is found from at most this many of its lines."""
 
 
 def on_words(lines: Sequence[str]) -> str:
-    """Why 13a, the usual tokenizer of BLEU, does not suit a reference; "" if it does."""
-    some = lines[:_SEEN]
-    if suited_tokenizer(some) == "char" and any(map(HANGUL.search, some)):
+    """Why 13a and intl, the usual tokenizers of BLEU, do not suit a reference; "" if they do."""
+    script = script_of(lines[:_SEEN])
+    if script == "Korean":
         return (
             "is Korean, whose particles stay joined to words in this BLEU: see --tokenizer "
             "(ko-mecab, char)"
         )
-    if _without_blanks(lines):
+    if script != "spaced" or _without_blanks(lines):
         return "has hardly any blanks, so BLEU takes lines for words: see --tokenizer"
     return ""
 
 
 def on_forms(texts: Sequence[Sequence[str]]) -> tuple[int, str] | None:
-    """The number of a text whose letters are composed otherwise than in another text, and why.
+    """The number of the text that is least in Unicode's form NFC, and what follows from that.
 
-    A letter such as an umlaut or a syllable of Hangul is one character of Unicode (NFC) or several
-    (NFD, as macOS writes). Scores take the two for different letters.
+    The result is None if the texts are alike. A letter such as an umlaut or a syllable of Hangul is
+    one character in NFC, and several in NFD, as macOS writes. Scores take the two for different
+    letters.
     """
     shares = [sum(not is_normalized("NFC", line) for line in text) / len(text) for text in texts]
     most = max(range(len(texts)), key=shares.__getitem__)
     if shares[most] - min(shares) < 0.1:
         return None
     return most, (
-        f"{shares[most]:.0%} of its lines have letters in several characters (Unicode NFD), which "
-        "scores as other letters: convert the file (uconv -x nfc)"
+        f"{shares[most]:.0%} of its lines are not in Unicode's form NFC, unlike another file: the "
+        "same letters score as different ones; convert it, for instance by uconv -x nfc"
     )
 
 

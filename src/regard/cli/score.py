@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from regard.score.bleu import Figure
 
 _METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
+_USUAL = ("13a", "intl")
+"""Tokenizers that do not divide Korean, Chinese and Japanese text as BLEU needs."""
 _HypothesisArgument = Annotated[
     Path,
     typer.Argument(
@@ -179,7 +181,7 @@ def _score_text(
     from regard.score.bleu import compare_translations, score_translations
 
     kind = _bleu_tokenizer(tokenizer)
-    translations, by_reference = _texts(systems, references, usual=tokenizer == "13a")
+    translations, by_reference = _texts(systems, references, usual=kind in _USUAL)
     if interval or len(systems) > 1:
         found = compare_translations(translations, by_reference, kind)
         _show_compared([str(path) for path in systems], found, as_json)
@@ -203,9 +205,11 @@ def _report(
     from regard.cli.bleu_report import chosen_language, chosen_steps, print_report
 
     kind = _bleu_tokenizer(tokenizer)
+    if kind == "none":
+        raise RecipeError("--tokenizer none: its BLEU has no place in --report: leave out --report")
     asked = chosen_steps(steps)
     spoken = chosen_language(language, references[0])
-    translations, by_reference = _texts(systems, references, usual=tokenizer == "13a")
+    translations, by_reference = _texts(systems, references, usual=kind in _USUAL)
     names = [str(path) for path in systems]
     print_report(names, translations, by_reference, spoken, asked, kind, as_json)
 
@@ -228,14 +232,15 @@ def _texts(
     """
     from regard.cli.console import note
     from regard.cli.remarks import on_forms, on_words
+    from regard.files.lines import shown_name
 
     texts = _aligned(*systems, *references)
     translations, by_reference = texts[: len(systems)], texts[len(systems) :]
     if usual and (remark := on_words(by_reference[0])):
-        note(f"{references[0]}: {remark}")
+        note(f"{shown_name(references[0])}: {remark}")
     if found := on_forms(texts):
         number, remark = found
-        note(f"{[*systems, *references][number]}: {remark}")
+        note(f"{shown_name([*systems, *references][number])}: {remark}")
     return translations, by_reference
 
 

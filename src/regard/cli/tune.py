@@ -26,6 +26,7 @@ def tune(
 
     Example: `regard tune runs/x --source dev.en --reference dev.de`
     """
+    from regard.cli.console import note
     from regard.files.lines import read_lines
     from regard.machine.devices import set_threads
     from regard.measure.tuning import (
@@ -37,6 +38,7 @@ def tune(
     )
     from regard.run.journal import Journal
     from regard.run.model_directory import open_model
+    from regard.text.scripts import suited_tokenizer
     from regard.translation import load
 
     set_threads(threads)
@@ -48,6 +50,9 @@ def tune(
 
     opened, journal = open_model(model), Journal(model / "journal.jsonl")
     tokenizer, own = opened.recipe.training.bleu_tokenizer, opened.recipe.search
+    if tokenizer == "13a" and (suited := suited_tokenizer(references[:2000])) != tokenizer:
+        tokenizer = suited
+        note(f"{reference}: BLEU divides its words by {tokenizer}, because 13a does not suit them")
     tried = try_searches(load(model), sources, references, tokenizer, heard=show)
     if not dry_run:
         keep_chosen(model, tried)

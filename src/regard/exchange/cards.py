@@ -74,7 +74,7 @@ def _about(model: Model, program: str, usage: str) -> str:
         program=program,
         version=__version__,
         usage=usage,
-        scores=_scores(model.manifest),
+        scores=_scores(model.manifest, model.recipe.training.bleu_tokenizer),
         recipe=model.recipe.to_toml(),
     )
 
@@ -109,11 +109,12 @@ def _differences(model: Model) -> list[str]:
     return lines
 
 
-def _scores(manifest: dict[str, Any]) -> str:
+def _scores(manifest: dict[str, Any], words: str) -> str:
     found = manifest.get("last_validation")
     if not isinstance(found, dict) or not found:
         return "No scores are recorded with the model."
-    names = {"bleu": "BLEU", "perplexity": "perplexity", "accuracy": "accuracy of tokens, %"}
+    bleu = "BLEU" if words == "13a" else f"BLEU, words divided by {words}"
+    names = {"bleu": bleu, "perplexity": "perplexity", "accuracy": "accuracy of tokens, %"}
     lines = [f"| {name} | {found[key]:.2f} |" for key, name in names.items() if key in found]
     step = f"after step {found['step']:,}" if isinstance(found.get("step"), int) else "at the end"
     return "\n".join([f"| on the validation set, {step} of the training | |", "|---|---|", *lines])

@@ -105,16 +105,17 @@ def report_translations(
     with the first one. Raises DataError if lengths differ or there is nothing to score, and
     MissingExtra if the tokenizer is not installed.
     """
-    own = f"bleu_{tokenizer}"
+    own = {} if tokenizer in ("13a", "intl") else {f"bleu_{tokenizer}": tokenizer}
     metrics: dict[str, Metric] = {
-        own: bleu_metric(tokenizer, force=True),
+        **{key: bleu_metric(name, force=True) for key, name in own.items()},
         "bleu_13a": BLEU(tokenize="13a", force=True),
         "bleu_intl": BLEU(tokenize="intl", force=True),
         "bleu_paper": MultiBleu(language, steps),
         "chrf2": CHRF(),
         "ter": TER(),
     }
-    meanings = {own: _OWN.format(tokenizer), **_MEANINGS, "bleu_paper": _meaning(steps)}
+    meanings = {**_MEANINGS, "bleu_paper": _meaning(steps)}
+    meanings |= {key: _OWN.format(name) for key, name in own.items()}
     found = {}
     for key, metric in metrics.items():
         figures, signature = compare_by(metric, systems, references)

@@ -9,12 +9,12 @@ from sentencex import segment
 
 from regard.serve.markup import stretches
 from regard.text.protocol import AnyTokenizer
-from regard.text.scripts import HANGUL, are_unspaced
+from regard.text.scripts import HANGUL, are_korean, are_unspaced
 
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
 """Marks that may precede the first sentence of a line: blanks, bullets, numbers, and > of quoted
 text."""
-_CLOSING = ('"', "'", "”", "’", "」", "』", "》", "〉")
+_CLOSING = ('"', "'", "”", "’", "»", "」", "』", "》", "〉")
 _LONGEST = 5000
 """At most this many characters are divided into sentences at once: the time of the division may
 grow with the square of the length."""
@@ -43,9 +43,11 @@ class Passage:
         kept = self.kept[number]
         if number == 0 or kept or not previous or not translation:
             return kept
+        # Two characters count: a sentence may end in a mark that is not Chinese, as in 元气?
         source, target = self.sentences[number - 1 : number + 1], (previous, translation)
-        other = not _are_korean(*target) if _are_korean(*source) else are_unspaced(*source)
-        return " " if other and not are_unspaced(*target) else ""
+        glued = are_unspaced(source[0], source[1], tail=2)
+        other = not are_korean(*target) if are_korean(*source) else glued
+        return " " if other and not are_unspaced(*target, tail=2) else ""
 
     def joined(self, translations: Sequence[str]) -> str:
         """The text with each sentence replaced by its translation."""
@@ -147,10 +149,6 @@ def _segments(line: str, language: str) -> Iterator[str]:
         if line and len(pieces[-1]) <= len(part) // 2:
             line = pieces.pop() + line
         yield from pieces
-
-
-def _are_korean(left: str, right: str) -> bool:
-    return bool(HANGUL.search(left) and HANGUL.search(right))
 
 
 def _with_quotations(pieces: Sequence[str]) -> list[str]:

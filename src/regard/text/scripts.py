@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import Literal
 
 from regard.errors import RecipeError
 from regard.recipe import BleuTokenizer
@@ -12,15 +13,32 @@ _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff
 _KANA = re.compile("[\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9d]")
 _OTHERS = re.compile("[\u0e00-\u0eff\u0f40-\u0fbc\u1000-\u109f\u1780-\u17ff]")
 """Letters of Thai, Lao, Tibetan, Burmese and Khmer, which are written without blanks."""
+Script = Literal["Korean", "Chinese", "Japanese", "unspaced", "spaced"]
+"""A script or, for others, whether words have blanks between them."""
 _LETTER = re.compile(r"[^\W\d_]")
 UNSPACED = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
 """Chinese and Japanese characters and marks, which are written without blanks."""
 _COUNTRIES = {
     "cn": ("Chinese", "zh"), "cz": ("Czech", "cs"), "dk": ("Danish", "da"), "gr": ("Greek", "el"),
     "jp": ("Japanese", "ja"), "kr": ("Korean", "ko"), "ua": ("Ukrainian", "uk"),
+    "vn": ("Vietnamese", "vi"),
 }  # fmt: skip
 """Codes of countries that are often taken for codes of languages. As a language, kr is Kanuri; its
 other code is kau."""
+
+
+def script_of(lines: Iterable[str]) -> Script:
+    """The script of most letters; "Japanese" is kanji with some kana, "Chinese" Han alone."""
+    text = "\n".join(lines)
+    letters = len(_LETTER.findall(text))
+    han, kana, hangul, others = (len(s.findall(text)) for s in (_HAN, _KANA, HANGUL, _OTHERS))
+    if 2 * (han + kana + hangul + others) <= letters:
+        return "spaced"
+    if hangul > han + kana + others:
+        return "Korean"
+    if others > han + kana:
+        return "unspaced"
+    return "Chinese" if han > 4 * kana else "Japanese"
 
 
 def suited_tokenizer(lines: Iterable[str]) -> BleuTokenizer:
@@ -29,21 +47,23 @@ def suited_tokenizer(lines: Iterable[str]) -> BleuTokenizer:
     It is "zh" for Chinese, which makes a word of each character; "char" for Japanese, Korean and
     scripts without blanks; and "13a" for all other text. None of these needs a further package.
     """
-    text = "\n".join(lines)
-    letters = len(_LETTER.findall(text))
-    han, kana, hangul, others = (len(s.findall(text)) for s in (_HAN, _KANA, HANGUL, _OTHERS))
-    if 2 * (han + kana + hangul + others) <= letters:
-        return "13a"
-    return "zh" if han > 4 * kana and han > hangul + others else "char"
+    script = script_of(lines)
+    return "13a" if script == "spaced" else "zh" if script == "Chinese" else "char"
 
 
-def are_unspaced(left: str, right: str) -> bool:
+def are_korean(*texts: str) -> bool:
+    """Whether most letters of these texts together are Korean."""
+    return script_of(texts) == "Korean"
+
+
+def are_unspaced(left: str, right: str, tail: int = 1) -> bool:
     """Whether no blank is written between `left` and `right`, as in Chinese and Japanese.
 
-    Korean, too, uses characters and marks of these languages, but writes blanks between sentences.
+    The last `tail` characters of `left` and the first one of `right` decide. Korean, too, uses
+    characters and marks of these languages, but writes blanks between sentences.
     """
-    meeting = UNSPACED.search(left[-2:] + right[:1])
-    return bool(meeting) and not (HANGUL.search(left) or HANGUL.search(right))
+    meeting = UNSPACED.search(left[-tail:] + right[:1])
+    return bool(meeting) and not are_korean(left, right)
 
 
 def refuse_country(code: str) -> None:

@@ -33,7 +33,7 @@ Point = tuple[float, float]
 def plotting() -> Iterator[type[Figure]]:
     """A context with our settings of matplotlib, to draw figures in; yields the class `Figure`.
 
-    An SVG keeps its text as text, and the same drawing always gives the same bytes. Raises
+    An SVG keeps its text as text, and the same drawing gives the same bytes on a machine. Raises
     MissingExtra if matplotlib is not installed.
     """
     try:
