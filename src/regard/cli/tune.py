@@ -27,7 +27,7 @@ def tune(
     Example: `regard tune runs/x --source dev.en --reference dev.de`
     """
     from regard.cli.console import note
-    from regard.files.lines import read_lines
+    from regard.files.lines import read_lines, shown_name
     from regard.machine.devices import set_threads
     from regard.measure.tuning import (
         Tried,
@@ -52,7 +52,8 @@ def tune(
     tokenizer, own = opened.recipe.training.bleu_tokenizer, opened.recipe.search
     if tokenizer == "13a" and (suited := suited_tokenizer(references[:2000])) != tokenizer:
         tokenizer = suited
-        note(f"{reference}: BLEU divides its words by {tokenizer}, because 13a does not suit them")
+        name = shown_name(reference)
+        note(f"{name}: BLEU divides its words by {tokenizer}, because 13a does not suit them")
     tried = try_searches(load(model), sources, references, tokenizer, heard=show)
     if not dry_run:
         keep_chosen(model, tried)
