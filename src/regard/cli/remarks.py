@@ -5,13 +5,10 @@ from unicodedata import is_normalized
 
 from regard.text.scripts import script_of
 
-_SEEN = 2000
-"""The language of a text is found from at most this many of its lines."""
-
 
 def on_words(lines: Sequence[str]) -> str:
     """Why 13a and intl, the usual tokenizers of BLEU, do not suit a reference; "" if they do."""
-    script = script_of(lines[:_SEEN])
+    script = script_of(lines)
     if script == "Korean":
         return (
             "is Korean, whose particles stay joined to words in this BLEU: see --tokenizer "

@@ -50,7 +50,7 @@ def tune(
 
     opened, journal = open_model(model), Journal(model / "journal.jsonl")
     tokenizer, own = opened.recipe.training.bleu_tokenizer, opened.recipe.search
-    if tokenizer == "13a" and (suited := suited_tokenizer(references[:2000])) != tokenizer:
+    if tokenizer == "13a" and (suited := suited_tokenizer(references)) != tokenizer:
         tokenizer = suited
         name = shown_name(reference)
         note(f"{name}: BLEU divides its words by {tokenizer}, because 13a does not suit them")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 from typing import Literal
 
 from regard.errors import RecipeError
@@ -13,6 +14,8 @@ _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff
 _KANA = re.compile("[\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9d]")
 _OTHERS = re.compile("[\u0e00-\u0eff\u0f40-\u0fbc\u1000-\u109f\u1780-\u17ff]")
 """Letters of Thai, Lao, Tibetan, Burmese and Khmer, which are written without blanks."""
+LOOKED_AT_LINES = 2000
+"""The script of a text is found from at most this many of its first lines."""
 Script = Literal["Korean", "Chinese", "Japanese", "unspaced", "spaced"]
 """A script or, for others, whether words have blanks between them."""
 _LETTER = re.compile(r"[^\W\d_]")
@@ -28,8 +31,11 @@ other code is kau."""
 
 
 def script_of(lines: Iterable[str]) -> Script:
-    """The script of most letters; "Japanese" is kanji with some kana, "Chinese" Han alone."""
-    text = "\n".join(lines)
+    """The script of most letters in the first `LOOKED_AT_LINES` lines.
+
+    "Japanese" is kanji with some kana, "Chinese" has hardly any kana.
+    """
+    text = "\n".join(islice(lines, LOOKED_AT_LINES))
     letters = len(_LETTER.findall(text))
     han, kana, hangul, others = (len(s.findall(text)) for s in (_HAN, _KANA, HANGUL, _OTHERS))
     if 2 * (han + kana + hangul + others) <= letters:
