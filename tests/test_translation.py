@@ -252,7 +252,12 @@ def test_the_n_best_are_sorted_and_begin_with_the_best() -> None:
     assert len(found) == 4
 
 
-def test_reading_is_never_more_than_a_window_ahead() -> None:
+@pytest.mark.parametrize("window", [7, None])
+def test_reading_is_never_more_than_a_window_ahead(
+    window: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Arithmetic, "window", 5)
+    together = window or 5
     read = 0
 
     def lines() -> Iterator[str]:
@@ -261,11 +266,11 @@ def test_reading_is_never_more_than_a_window_ahead() -> None:
             read += 1
             yield line
 
-    stream = translator().stream(lines(), window=7)
+    stream = translator().stream(lines(), window=window)
     assert read == 0
     for done in range(1, 23):
         next(stream)
-        assert read == -(-done // 7) * 7
+        assert read == -(-done // together) * together
 
 
 def test_what_does_not_fit_the_memory_is_decoded_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,6 @@ from regard.search import Steppable
 if TYPE_CHECKING:
     from regard.arithmetic.few_rows import FewRows
 
-WINDOW = 2048
-"""This many sentences are read, sorted by length and divided into batches together."""
 SMALL_BATCH = 512
 """Batches are made smaller to give more workers some work, but not smaller than this many source
 tokens."""
@@ -142,6 +140,17 @@ class Decoding:
                 member.by.batches_agree(beam, shares) for member in self.model.members
             )
         return not self._tried[beam, threads]
+
+    def window_of(self, wanted: int | None) -> int:
+        """The number of sentences to read and decode together: `wanted`, or what suits the device.
+
+        Raises ValueError for a number below 1.
+        """
+        if wanted is None:
+            return self.model.by.window
+        if wanted < 1:
+            raise ValueError(f"window = {wanted} is below 1")
+        return wanted
 
     def hypotheses(
         self, sources: Sequence[Sequence[int]], search: Search, *, here: bool = False

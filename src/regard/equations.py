@@ -171,6 +171,8 @@ class Together(Protocol):
 class Arithmetic(ABC):
     """An implementation of the paper's equations."""
 
+    window: int = 2048
+    """This many sentences are read, sorted by length and divided into batches together."""
     batch_tokens: int = 2048
     """The most source tokens that decoding puts in one batch, padding included."""
     side_by_side: bool = True

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.data.rows import Rows
 from regard.data.tree_encoding import as_text
-from regard.decoding import WINDOW, Decoding, Found
+from regard.decoding import Decoding, Found
 from regard.encoder_decoder import EncoderDecoder
 from regard.errors import DataError, MissingExtra, ModelError
 from regard.hypotheses import Hypothesis
@@ -102,18 +102,17 @@ class Parser(Decoding):
         sentences: Iterable[Sequence[str]],
         *,
         n_best: int = 1,
-        window: int = WINDOW,
+        window: int | None = None,
     ) -> Iterator[list[Parse]]:
         """Yield up to `n_best` trees of each sentence, best first.
 
-        `window` sentences are decoded together. A sentence without words has no trees. A sentence
-        of more than `longest` pieces, </s> included, is parsed in parts, whose trees become
-        children of one phrase. Raises TypeError if a sentence is a str; DataError for a lone
-        surrogate, which is no character, or for a word that is empty or has a blank; ValueError
-        for a `window` below 1.
+        `window` sentences are decoded together; None is as many as suit the device
+        (`Arithmetic.window`). A sentence without words has no trees. A sentence of more than
+        `longest` pieces, </s> included, is parsed in parts, whose trees become children of one
+        phrase. Raises TypeError if a sentence is a str; DataError for a lone surrogate, which is no
+        character, or for a word that is empty or has a blank; ValueError for a `window` below 1.
         """
-        if window < 1:
-            raise ValueError(f"window = {window} is below 1")
+        window = self.window_of(window)
         every = enumerate(sentences, 1)
         while some := list(itertools.islice(every, window)):
             for number, words in some:

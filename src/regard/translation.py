@@ -16,7 +16,7 @@ from pathlib import Path
 from torch import Tensor
 
 from regard.data.rows import Rows
-from regard.decoding import WINDOW, Decoding, Searchable
+from regard.decoding import Decoding, Searchable
 from regard.encoder_decoder import EncoderDecoder
 from regard.ensemble import Ensemble
 from regard.errors import DataError, ModelError
@@ -154,7 +154,7 @@ class Translator(Decoding):
         *,
         n_best: int = 1,
         split: bool = False,
-        window: int = WINDOW,
+        window: int | None = None,
         where: str = "sentence",
         numbers: Iterable[int] | None = None,
         on_partial: Mapping[int, PartialListener] | None = None,
@@ -162,7 +162,8 @@ class Translator(Decoding):
     ) -> Iterator[list[Translation]]:
         """Yield up to `n_best` translations of each sentence, the best first.
 
-        `window` sentences are sorted and decoded together. `on_partial` maps numbers of
+        `window` sentences are sorted and decoded together; None is as many as suit the device
+        (`Arithmetic.window`). `on_partial` maps numbers of
         sentences, from 0, to listeners. A listener gets the best hypothesis so far, at most twenty
         times per second, in any thread; a sentence that is split is not reported. `warn` gets a
         message for each sentence that is split. Errors and warnings name a sentence as
@@ -170,8 +171,7 @@ class Translator(Decoding):
         Raises DataError where `translate` does; TypeError if a sentence is not a str, or if
         `sentences` is a str; ValueError for a `window` below 1.
         """
-        if window < 1:
-            raise ValueError(f"window = {window} is below 1")
+        window = self.window_of(window)
         if isinstance(sentences, str):
             raise TypeError("expected a list of sentences, not a str: give [text]")
         begin = 0

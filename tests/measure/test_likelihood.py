@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from regard.arithmetic.choose import for_decoding
 from regard.data.rows import one_per_row
+from regard.equations import Arithmetic
 from regard.errors import DataError, ModelError
 from regard.measure.likelihood import likelihoods
 from regard.text.tokenizer import BOS, EOS, Tokenizer
@@ -36,7 +37,7 @@ def alone(model: Transformer, source: str, target: str) -> float:
 @pytest.mark.parametrize("laid_out", [False, True])
 def test_each_pair_is_as_likely_as_alone(monkeypatch: pytest.MonkeyPatch, laid_out: bool) -> None:
     monkeypatch.setattr("regard.measure.likelihood.AT_ONCE", 64)
-    monkeypatch.setattr("regard.measure.likelihood.WINDOW", 9)
+    monkeypatch.setattr(Arithmetic, "window", 9)
     plain = translator().model
     found = list(likelihoods(translator(laid_out=laid_out), SOURCES, TARGETS))
     for one, source, target in zip(found, SOURCES, TARGETS, strict=True):

@@ -89,6 +89,7 @@ class Cuda(Fused):
     used, `products` computes the products of states and weights, and `streams` decodes batches.
     """
 
+    window = 16_384  # some ten batches, so that each stream has one most of the time
     batch_tokens = 16_384  # many, because even a small step takes some milliseconds to launch
     side_by_side = False
     chunk = 8192

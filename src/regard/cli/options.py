@@ -81,9 +81,13 @@ BeamOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON lines, with scores.")]
 WindowOption = Annotated[
-    int,
+    int | None,
     typer.Option(
-        "--window", min=1, max=10**6, help="Lines to read, sort by length and decode together."
+        "--window",
+        min=1,
+        max=10**6,
+        help="Lines to read, sort by length and decode together.",
+        show_default="2048; on a GPU, 16384",
     ),
 ]
 PrecisionOption = Annotated[

@@ -59,7 +59,7 @@ def parse(
     as_json: JsonOption = False,
     write_silver: _SilverOption = None,
     beam: BeamOption = None,
-    window: WindowOption = 2048,
+    window: WindowOption = None,
     precision: PrecisionOption = "fp32",
     threads: ThreadsOption = 0,
 ) -> None:

@@ -92,7 +92,7 @@ def translate(
     paragraphs: _ParagraphsOption = None,
     alignments: _AlignmentsOption = False,
     retry: _RetryOption = True,
-    window: WindowOption = 2048,
+    window: WindowOption = None,
     precision: PrecisionOption = "fp32",
     exact: _ExactOption = None,
     engine: EngineOption = None,
@@ -134,7 +134,8 @@ def translate(
     _set_search(translator, beam, alpha, n_best, longer)
     if out is None and str(input) == "-" and sys.stdin.isatty():
         window = 1  # someone types, and waits for each answer
-    options = n_best, as_json, long == "split", retry, alignments, window, paragraphs or ""
+    lines = translator.window_of(window)
+    options = n_best, as_json, long == "split", retry, alignments, lines, paragraphs or ""
     writing = (ParagraphLines if paragraphs else SentenceLines)(translator, input, *options)
     settings = writing.settings(precision, exact) | ({"longer": True} if longer else {})
     _write(writing, out, models, settings, quiet)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.rows import one_per_row
-from regard.decoding import WINDOW, by_length
+from regard.decoding import by_length
 from regard.errors import DataError, ModelError
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translator
@@ -46,8 +46,9 @@ def likelihoods(
     """
     most_written = translator.longest + translator.recipe.max_extra
     longest = min(most_written, translator.model.longest)
-    for first in range(0, len(sources), WINDOW):
-        window = slice(first, first + WINDOW)
+    together = translator.window_of(None)
+    for first in range(0, len(sources), together):
+        window = slice(first, first + together)
         read = translator.tokenizer.encode(sources[window])
         source = _ended(read, names[0], first, translator.longest)
         written = translator.tokenizer.encode(targets[window], "target")
