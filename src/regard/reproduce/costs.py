@@ -41,10 +41,13 @@ def peak_memory(layer: str, sizes: Sizes) -> int:
     return living.most
 
 
-def seconds(layer: str, sizes: Sizes) -> tuple[float, float]:
-    """Processor seconds of a forward and of a backward pass, each the least of REPEATED passes."""
+def seconds(layer: str, sizes: Sizes, rows: int = 1) -> tuple[float, float]:
+    """Processor seconds of a forward and of a backward pass over this many sequences.
+
+    Each is the least of REPEATED passes.
+    """
     torch.manual_seed(1)
-    module, x = _made(layer, sizes)
+    module, x = _made(layer, sizes, rows)
     forward = backward = math.inf
     for _ in range(REPEATED):
         began = process_time()
@@ -61,8 +64,8 @@ def _device(layer: str) -> torch.device:
     return torch.device("cpu" if layer == "recurrent" else "meta")
 
 
-def _made(layer: str, sizes: Sizes) -> tuple[nn.Module, Tensor]:
-    return LAYERS[layer](sizes), torch.randn(1, sizes.n, sizes.d, requires_grad=True)
+def _made(layer: str, sizes: Sizes, rows: int = 1) -> tuple[nn.Module, Tensor]:
+    return LAYERS[layer](sizes), torch.randn(rows, sizes.n, sizes.d, requires_grad=True)
 
 
 class _Living(TorchDispatchMode):

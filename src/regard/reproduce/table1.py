@@ -23,8 +23,9 @@ KERNEL, NEIGHBOURHOOD = 3, 64
 PATHS = (9, 27, 81, 243)
 """The values of n at which path lengths are measured. They are powers of KERNEL."""
 CHAINS = (32, 64, 128)
-TIMED_N = 512
-"""The value of n at which layers of all widths d are timed."""
+TIMED_N, TIMED_ROWS = 512, 8
+"""The value of n at which layers of all widths d are timed, and the number of sequences. One
+sequence is too little: a recurrent layer then waits for its weights, and not for the processor."""
 _PRINTED = {
     "self-attention": TABLE_1["Self-Attention"],
     "with projections": TABLE_1["Self-Attention"],
@@ -43,15 +44,15 @@ _PRINTED = {
 
 def measured_layer(layer: str) -> Measured:
     """All figures of a layer; a key is a name, n and, in most keys, d, as in
-    `operations_2048_64`."""
+    `operations_2048_64`. In keys of times, the number of sequences stands last."""
     found: Measured = {}
     for n in NS:
         for d in DS:
             found[f"operations_{n}_{d}"] = operations(layer, _sizes(n, d))
         found[f"bytes_{n}_{DS[0]}"] = peak_memory(layer, _sizes(n, DS[0]))
-    for n, d in [(n, DS[0]) for n in NS] + [(TIMED_N, d) for d in DS[1:]]:
-        forward, backward = seconds(layer, _sizes(n, d))
-        found[f"forward_{n}_{d}"], found[f"backward_{n}_{d}"] = forward, backward
+    for n, d, rows in [(n, DS[0], 1) for n in NS] + [(TIMED_N, d, TIMED_ROWS) for d in DS]:
+        forward, backward = seconds(layer, _sizes(n, d), rows)
+        found[f"forward_{n}_{d}_{rows}"], found[f"backward_{n}_{d}_{rows}"] = forward, backward
     for n in CHAINS:
         found[f"chain_{n}"] = longest_chain(layer, _sizes(n, DS[0]))
     for n in PATHS:
@@ -68,7 +69,7 @@ def _path_sizes(n: int) -> Sizes:
 
 
 def _tasks(study: Study) -> list[Task]:
-    settings = f"{NS} {DS} {KERNEL} {NEIGHBOURHOOD} {CHAINS} {PATHS}"
+    settings = f"{NS} {DS} {KERNEL} {NEIGHBOURHOOD} {CHAINS} {PATHS} {TIMED_N} {TIMED_ROWS}"
     return [Task(f"table1-{_slug(x)}", 1, settings, partial(measured_layer, x)) for x in LAYERS]
 
 
@@ -88,7 +89,7 @@ def exponents(found: Measured) -> dict[str, float]:
         "chain, n": _power(found, "chain_{}", CHAINS),
         "bytes, n": _power(found, "bytes_{}_" + str(d), NS[-2:]),
         "time, n": exponent(NS[-2:], [_time(found, n, d) for n in NS[-2:]]),
-        "time, d": exponent(DS[-2:], [_time(found, TIMED_N, d) for d in DS[-2:]]),
+        "time, d": exponent(DS[-2:], [_time(found, TIMED_N, d, TIMED_ROWS) for d in DS[-2:]]),
     }
 
 
@@ -96,8 +97,8 @@ def _power(found: Measured, name: str, sizes: Sequence[int]) -> float:
     return exponent(sizes, [found[name.format(size)] for size in sizes])
 
 
-def _time(found: Measured, n: int, d: int) -> float:
-    return found[f"forward_{n}_{d}"] + found[f"backward_{n}_{d}"]
+def _time(found: Measured, n: int, d: int, rows: int = 1) -> float:
+    return found[f"forward_{n}_{d}_{rows}"] + found[f"backward_{n}_{d}_{rows}"]
 
 
 def _table(study: Study, numbers: Figures) -> GrowingTable:
@@ -168,7 +169,7 @@ def _notes(found: dict[str, Measured | None]) -> tuple[str, ...]:
         "a backward pass have at a time; time is the processor's for both passes, the fastest of "
         "three. Exponents are between the two largest sizes: n = "
         f"{NS[-2]:,} and {NS[-1]:,} at d = {DS[0]}, and d = {DS[-2]} and {DS[-1]:,} at n = "
-        f"{NS[-1]:,} (time: n = {TIMED_N}).",
+        f"{NS[-1]:,} (time: n = {TIMED_N}, {TIMED_ROWS} sequences).",
         "A path length is the number of layers (for the recurrent layer: of steps) after which a "
         "gradient from the last position reaches all others. A convolution sees a position and "
         "the k - 1 before it, so contiguous ones need (n - 1) / (k - 1) layers; restricted "
