@@ -1,10 +1,7 @@
-"""§5: an update is the same however its sentences are batched, and a run however often stopped."""
+"""§5: an update is the same however its sentences are batched, and the journal tells each step."""
 
-import itertools
 import math
-import signal
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +13,16 @@ from regard.arithmetic.inference import Inference
 from regard.arithmetic.int8 import Int8Products
 from regard.data.batches import Batch, Batches
 from regard.data.pairs import Pairs
-from regard.data.prefetch import Prefetched, training_batches
-from regard.errors import RegardError, TrainingError
+from regard.errors import TrainingError
 from regard.files.tensors import read_tensors
 from regard.loss import smoothed_loss
-from regard.machine.interrupt import Interrupt, Interrupted
 from regard.measure.validation import loss_and_accuracy, validator
 from regard.optimizer import FlatAdam
-from regard.run import checkpoints
-from regard.run.checkpoints import newest
-from regard.run.journal import Record, read_journal
-from regard.run.model_directory import open_model
-from regard.run.run import Run
-from regard.run.setup import Setup
 from regard.schedule import learning_rate
 from regard.steps import Steps, batch_loss, steps_for
-from regard.training import Loss, stop_unless_finite, train, update
+from regard.training import stop_unless_finite, update
 from regard.transformer import Transformer
-from run.copying import RECIPE, epoch, needs_int8, prepared, trained
-from run.killing import full_at, in_fork
+from run.copying import RECIPE, epoch, journal, needs_int8, prepared, trained
 
 CALM = RECIPE.but(dropout=0.0)
 VOCABULARY = 256 + 3 + 10
@@ -117,16 +105,6 @@ def test_accumulating_is_as_good_as_a_larger_batch_in_the_loop(data: Path, tmp_p
     assert accumulated.keys() == whole.keys()
 
 
-def journal(run: Path, *events: str) -> list[Record]:
-    """Without what the clock tells."""
-    timed = {"time", "seconds", "tokens_per_second"}
-    return [
-        {key: value for key, value in record.items() if key not in timed}
-        for record in read_journal(run / "journal.jsonl")
-        if record["event"] in (events or ("step", "validation"))
-    ]
-
-
 def test_the_rate_is_the_schedules_from_step_one_and_the_loss_falls(
     data: Path, tmp_path: Path
 ) -> None:
@@ -169,77 +147,6 @@ def test_a_step_logs_the_loss_of_its_own_batches_before_its_update(
     assert logged == pytest.approx(losses, rel=1e-6)
 
 
-def state_of(run: Path) -> dict[str, Tensor]:
-    """Weights, moments and random state of the newest checkpoint."""
-    [found] = newest(run / "checkpoints", 1, pytest.fail)
-    return found.weights() | read_tensors(found.path / "optimizer.safetensors")
-
-
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
-    run = tmp_path_factory.mktemp("undisturbed") / "run"
-    trained(run, data, validate=validator(data, RECIPE))
-    return run
-
-
-def test_the_same_seed_gives_the_same_run_to_the_bit(
-    data: Path, tmp_path: Path, undisturbed: Path
-) -> None:
-    trained(tmp_path / "again", data, validate=validator(data, RECIPE))
-    assert same(state_of(tmp_path / "again"), state_of(undisturbed))
-    assert journal(tmp_path / "again") == journal(undisturbed)
-    other = RECIPE.but(seed=2)
-    trained(tmp_path / "other", data, other)
-    assert not same(state_of(tmp_path / "other"), state_of(undisturbed))
-
-
-@pytest.mark.parametrize("stops", [*[(n,) for n in range(1, 12)], (2, 3, 7), tuple(range(1, 12))])
-def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not_been(
-    data: Path, tmp_path: Path, undisturbed: Path, stops: tuple[int, ...]
-) -> None:
-    in_fork(stop_and_go_on, data, tmp_path / "run", undisturbed, stops)
-
-
-def stop_and_go_on(data: Path, run: Path, undisturbed: Path, stops: tuple[int, ...]) -> None:
-    validate = validator(data, RECIPE)
-    for stop in stops:
-        interrupt = Interrupt()
-
-        def ask(record: Record, stop: int = stop, interrupt: Interrupt = interrupt) -> None:
-            if record["event"] in ("start", "step") and record["step"] == stop - 1:
-                interrupt.signum = signal.SIGTERM
-
-        with pytest.raises(Interrupted, match=f"stopped at step {stop}, which is saved"):
-            trained(run, data, RECIPE, validate, interrupt=interrupt, listeners=(ask,))
-        assert newest(run / "checkpoints", 1, pytest.fail)[0].step == stop
-    final = trained(run, data, RECIPE, validate)
-    assert same(state_of(run), state_of(undisturbed))
-    assert same(final, dict(open_model(undisturbed).network.named_parameters()))
-    assert journal(run) == journal(undisturbed)
-    assert [record["step"] for record in journal(run, "start")] == [0, *stops]
-
-
-@pytest.mark.parametrize(
-    ("precision", "optimizer"),
-    [("bf16", "adam"), ("bf16", "muon"), pytest.param("int8", "adam", marks=needs_int8)],
-)
-def test_a_run_that_rounds_goes_on_to_the_bit_too(
-    data: Path, tmp_path: Path, precision: str, optimizer: str
-) -> None:
-    """Its master copy is what a checkpoint keeps."""
-    recipe = RECIPE.but(precision=precision, optimizer=optimizer, steps=5)
-    trained(tmp_path / "whole", data, recipe)
-    with pytest.raises(ZeroDivisionError):
-        trained(tmp_path / "cut", data, recipe, listeners=(lambda r: 1 // (4 - r["step"]),))
-    trained(tmp_path / "cut", data, recipe)
-    assert same(state_of(tmp_path / "cut"), state_of(tmp_path / "whole"))
-    assert journal(tmp_path / "cut") == journal(tmp_path / "whole")
-
-
 @needs_int8
 def test_validation_rounds_nothing(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -258,112 +165,6 @@ def test_validation_rounds_nothing(
     assert not isinstance(by.products, Int8Products)
 
 
-def test_whatever_is_raised_in_the_loop_the_run_goes_on_from_what_was_saved(
-    data: Path, tmp_path: Path
-) -> None:
-    in_fork(stumble_at_each_record, data, tmp_path)
-
-
-def stumble_at_each_record(data: Path, tmp_path: Path) -> None:
-    recipe = RECIPE.but(steps=5)
-    trained(tmp_path / "whole", data, recipe)
-    for n in itertools.count(1):  # the n-th record that is journalled is the last
-        left = n
-
-        def stumble(record: Record) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                raise MemoryError
-
-        run = tmp_path / str(n)
-        try:
-            trained(run, data, recipe, listeners=(stumble,))
-        except MemoryError:
-            trained(run, data, recipe)
-        else:
-            break
-        assert same(state_of(run), state_of(tmp_path / "whole"))
-        assert journal(run) == journal(tmp_path / "whole")
-    assert n == len(read_journal(tmp_path / "whole" / "journal.jsonl")) + 1
-
-
-@pytest.mark.parametrize("first", [1, 2, 3, 4, 5])
-def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(
-    data: Path, tmp_path: Path, first: int
-) -> None:
-    """At any write of a whole run, a fifth of them here."""
-    in_fork(fill_disk_at_writes, data, tmp_path, first)
-
-
-def fill_disk_at_writes(data: Path, tmp_path: Path, first: int) -> None:
-    recipe = RECIPE.but(steps=3)
-    trained(tmp_path / "whole", data, recipe)
-    for n in itertools.count(first, 5):
-        run = tmp_path / str(n)
-        try:
-            if not full_at(n, trained, run, data, recipe):
-                break
-        except RegardError as error:
-            assert "cannot write: No space left on device" in str(error)
-        trained(run, data, recipe)
-        assert same(state_of(run), state_of(tmp_path / "whole"))
-        assert journal(run) == journal(tmp_path / "whole")
-        assert open_model(run).manifest["averaged"] == [2, 3]
-    assert n > 60
-
-
-@pytest.mark.parametrize("layout", ["grouped", "packed"])
-def test_both_layouts_are_trained_in_and_resumed(data: Path, tmp_path: Path, layout: str) -> None:
-    recipe = RECIPE.but(layout=layout, row_length=16, steps=5)
-    trained(tmp_path / "whole", data, recipe)
-    with pytest.raises(ZeroDivisionError):
-        trained(tmp_path / "cut", data, recipe, listeners=(lambda r: 1 // (4 - r["step"]),))
-    trained(tmp_path / "cut", data, recipe)
-    assert same(state_of(tmp_path / "cut"), state_of(tmp_path / "whole"))
-
-
-def test_a_run_whose_batches_another_process_packs_is_the_same_run(
-    data: Path, tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It continues from the batches it has learned from, although more were formed."""
-
-    def ahead(setup: Setup, batches: Batches) -> Prefetched:
-        return Prefetched(batches, partial(training_batches, setup.data, setup.recipe))
-
-    monkeypatch.setattr(Setup, "ahead", ahead)
-    run, validate = tmp_path / "run", validator(data, RECIPE)
-    with pytest.raises(ZeroDivisionError):
-        trained(run, data, RECIPE, validate, listeners=(lambda r: 1 // (6 - r["step"]),))
-    trained(run, data, RECIPE, validate)
-    assert same(state_of(run), state_of(undisturbed))
-    assert journal(run) == journal(undisturbed)
-
-
-@pytest.mark.parametrize("cadence", [{"save_every": 4}, {"save_every": 4, "validate_every": 3}])
-def test_a_run_that_diverges_stops_before_anything_of_it_is_kept(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cadence: dict[str, int]
-) -> None:
-    recipe = RECIPE.but(log_every=10, validate_every=10).but(**cadence)
-    steps = itertools.count(1)
-
-    def diverging(steps_of_run: Steps, optimizer: FlatAdam, *others: Any) -> Loss:
-        loss = update(steps_of_run, optimizer, *others)
-        if next(steps) == 6:
-            optimizer.master[5] = math.nan
-        return loss
-
-    monkeypatch.setattr("regard.training.update", diverging)
-    with pytest.raises(TrainingError, match="training diverged"):
-        trained(tmp_path / "run", data, recipe, validator(data, recipe))
-    monkeypatch.undo()
-    assert [path.name for path in checkpoints.paths(tmp_path / "run" / "checkpoints")] == ["step-4"]
-    assert max(record["step"] for record in read_journal(tmp_path / "run" / "journal.jsonl")) <= 4
-    trained(tmp_path / "run", data, recipe)  # and what was kept is as good as ever
-    trained(tmp_path / "straight", data, recipe)
-    assert same(state_of(tmp_path / "run"), state_of(tmp_path / "straight"))
-
-
 def test_what_has_diverged_is_said_with_step_rate_and_remedy() -> None:
     optimizer = FlatAdam(model_of(), CALM.training, torch.float32)
     stop_unless_finite(5.0, optimizer, 7, 0.01)
@@ -373,38 +174,3 @@ def test_what_has_diverged_is_said_with_step_rate_and_remedy() -> None:
     optimizer.master[3] = -math.inf
     with pytest.raises(TrainingError, match=r"some weights are not numbers.* training\.warmup"):
         stop_unless_finite(5.0, optimizer, 7, 0.01)
-
-
-def test_training_ends_early_where_validation_no_longer_improves(
-    data: Path, tmp_path: Path
-) -> None:
-    """Stopped and resumed it ends at the same step, and the same command does no more."""
-    losses = {2: 3.0, 4: 2.0, 6: 2.5, 8: 2.0, 10: 1.0}  # the second best is no better
-    recipe = RECIPE.but(validate_every=2, patience=2, save_every=3)
-
-    def of_step(run: Run) -> Callable[[Transformer], dict[str, Any]]:
-        steps = iter(step for step in losses if step > begun)
-        return lambda _: {"loss": losses[next(steps)]}
-
-    def ended(folder: Path, **options: Any) -> list[str]:
-        said: list[str] = []
-        run = Run(folder, recipe, data, warn=said.append, **options)
-        try:
-            train(run, of_step(run))
-        finally:
-            run.close()
-        return said
-
-    begun = 0
-    assert ended(tmp_path / "whole") == ["step 8: no better validation in 2: the end"]
-    assert open_model(tmp_path / "whole").manifest["averaged"] == [3, 6, 8]
-    with pytest.raises(ZeroDivisionError):
-        ended(tmp_path / "cut", listeners=(lambda r: 1 // (7 - r["step"]),))
-    begun = 6
-    ended(tmp_path / "cut")
-    assert same(state_of(tmp_path / "cut"), state_of(tmp_path / "whole"))
-    begun = 8
-    before = (tmp_path / "cut" / "model.safetensors").read_bytes()
-    ended(tmp_path / "cut")
-    assert (tmp_path / "cut" / "model.safetensors").read_bytes() == before
-    assert newest(tmp_path / "cut" / "checkpoints", 1, pytest.fail)[0].step == 8

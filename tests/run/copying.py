@@ -14,6 +14,7 @@ from regard.data.pairs import Pairs
 from regard.data.prepare import prepare_text
 from regard.measure.validation import validator
 from regard.recipe import Recipe
+from regard.run.journal import Record, read_journal
 from regard.run.run import Run
 from regard.training import Validate, train
 from run.killing import in_fork
@@ -94,6 +95,16 @@ def _train(
     directory: Path, data: Path, recipe: Recipe, validated: bool, options: dict[str, Any]
 ) -> None:
     trained(directory, data, recipe, validator(data, recipe) if validated else None, **options)
+
+
+def journal(run: Path, *events: str) -> list[Record]:
+    """What the journal says of steps and validations, or of these events, without the times."""
+    timed = {"time", "seconds", "tokens_per_second"}
+    return [
+        {key: value for key, value in record.items() if key not in timed}
+        for record in read_journal(run / "journal.jsonl")
+        if record["event"] in (events or ("step", "validation"))
+    ]
 
 
 def epoch(data: Path, layout: Any, tokens: int, **changes: int) -> list[Batch]:

@@ -156,7 +156,7 @@ DATA = (
         "more than 512",
         ours="the same; the number of dropped pairs is reported",
         why="the authors' code does so",
-        tests=("tests/text/test_cleaning.py", "tests/data/test_prepare.py"),
+        tests=("tests/text/test_cleaning.py", "tests/data/test_prepare_kept.py"),
         judge=unstated("data.max_length"),
     ),
     Departure(
@@ -178,7 +178,7 @@ DATA = (
         ours="a pair of more than ten characters is dropped, and reported, if one side has more "
         "than 9 times as many characters as the other",
         why="such pairs are hardly ever translations",
-        tests=("tests/text/test_cleaning.py", "tests/data/test_prepare.py"),
+        tests=("tests/text/test_cleaning.py", "tests/data/test_prepare_kept.py"),
         judge=unstated("data.max_ratio"),
     ),
     Departure(
@@ -187,7 +187,7 @@ DATA = (
         theirs="the code drops no pair",
         ours="all pairs are kept; `data.deduplicate` drops repeated ones",
         why="a small text may repeat itself",
-        tests=("tests/data/test_prepare.py",),
+        tests=("tests/data/test_prepare_kept.py",),
         judge=as_row("data.deduplicate"),
     ),
     Departure(
@@ -206,7 +206,7 @@ DATA = (
         theirs="the same",
         ours="the files that the user gives, or else pairs held out of the training text",
         why="a user who has only one text also needs pairs for validation",
-        tests=("tests/data/test_prepare.py", "tests/measure/test_facts.py"),
+        tests=("tests/data/test_prepare_kept.py", "tests/measure/test_facts.py"),
         judge=Judge(_held_out, ("data.held_out",)),
     ),
     Departure(

@@ -58,7 +58,7 @@ RESULTS = (
         ours="the same, and 21 and 0.3 for parsers; `training.tune`, `regard tune` and `--time` "
         "choose others for a model",
         why="for another model, other values may be better",
-        tests=("tests/test_search.py", "tests/measure/test_tuning.py"),
+        tests=("tests/search/test_beam_search.py", "tests/measure/test_tuning.py"),
         judge=Judge(_beam, _BEAM),
     ),
     Departure(
@@ -69,7 +69,7 @@ RESULTS = (
         "hypothesis can overtake the finished ones",
         ours='the same; `search.penalty = "length"` divides by length^alpha',
         why='in some other tools "0.6" means length^0.6, which is another search',
-        tests=("tests/test_search.py",),
+        tests=("tests/search/test_rules.py", "tests/search/test_beam_search.py"),
         judge=as_row("search.penalty"),
     ),
     Departure(
@@ -80,7 +80,7 @@ RESULTS = (
         "as the search of Hugging Face's `transformers` does",
         why="the paper does not say; models of other programs were measured with the search of "
         "`transformers`",
-        tests=("tests/test_search.py",),
+        tests=("tests/search/test_beam_search.py",),
         judge=unstated("search.finish"),
     ),
     Departure(
@@ -90,7 +90,7 @@ RESULTS = (
         theirs="the same",
         ours="the same, and input length + 300 for parsers",
         why="as published",
-        tests=("tests/test_search.py", "tests/test_paper.py"),
+        tests=("tests/search/test_rules.py", "tests/test_paper.py"),
         judge=as_row("search.max_extra"),
     ),
     Departure(

@@ -112,7 +112,7 @@ TRAINING = (
         theirs="the same",
         ours="the same number of steps; `--time` and `training.patience` may end a run earlier",
         why="few machines make 100,000 steps in a time that a user can wait",
-        tests=("tests/test_training.py", "tests/run/test_clock.py"),
+        tests=("tests/test_training_resumed.py", "tests/run/test_clock.py"),
         judge=Judge(_steps, _ENDS),
     ),
     Departure(
@@ -138,7 +138,7 @@ TRAINING = (
         "0.3 ([measured on Multi30k](../experiments/parity/README.md))",
         tests=(
             "tests/machine/test_devices.py",
-            "tests/test_training.py",
+            "tests/test_training_resumed.py",
             "tests/arithmetic/test_int8.py",
         ),
         judge=Judge(_precision, ("training.precision",)),
@@ -227,7 +227,7 @@ TRAINING = (
         theirs="the seeds of the published models are not known",
         ours="`training.seed`",
         why="a run can be repeated",
-        tests=("tests/test_training.py",),
+        tests=("tests/test_training_resumed.py",),
         judge=Judge(
             lambda case: Finding("unstated", here=values(case.recipe, ("training.seed",))),
             ("training.seed",),
