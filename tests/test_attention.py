@@ -73,7 +73,9 @@ def test_d_k_and_d_v_are_free() -> None:
 @pytest.mark.skipif(not can_pack(torch.float32), reason="this build has no oneDNN")
 def test_keys_and_values_are_attended_to_in_the_precision_in_which_they_are_kept() -> None:
     torch.manual_seed(1)
-    module, embedding = plainly(16, 2, 8, 8), nn.Embedding(5, 16)
+    own, crossing, embedding = plainly(16, 2, 8, 8), plainly(16, 2, 8, 8), nn.Embedding(5, 16)
+    model = nn.ModuleList([own, crossing])
+    model.attentions = lambda: {"cross": [crossing]}  # type: ignore[assignment]
     x, memory = torch.randn(2, 5, 16), torch.randn(2, 7, 16)
     allowed = [torch.ones(1, 1, 1, keys, dtype=torch.bool) for keys in (5, 7)]
     multiplied: list[torch.dtype] = []
@@ -86,10 +88,10 @@ def test_keys_and_values_are_attended_to_in_the_precision_in_which_they_are_kept
             return super().attention_weights(scores, bias, factor, dropout)
 
     with torch.no_grad():
-        expected = module(x, x, Mask(allowed[0])), module(x, memory, Mask(allowed[1]))
-        module.by = Listening(LaidOut(module, embedding, PackedLinear), torch.bfloat16)
-        cache = module.by.cache(*module.keys_values(memory))
-        found = module(x, x, CpuMask(allowed[0])), module(x, memory, CpuMask(allowed[1]))
+        expected = own(x, x, Mask(allowed[0])), crossing(x, memory, Mask(allowed[1]))
+        own.by = crossing.by = Listening(LaidOut(model, embedding, PackedLinear), torch.bfloat16)
+        cache = own.by.cache(*crossing.keys_values(memory))
+        found = own(x, x, CpuMask(allowed[0])), crossing(x, memory, CpuMask(allowed[1]))
     assert multiplied == [torch.bfloat16] * 2
     assert cache.keys.dtype == cache.values.dtype == torch.bfloat16
     for one, other in zip(found, expected, strict=True):

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import regard.decoding
+import regard.division
 import regard.machine.copies
 from regard.arithmetic.choose import can_use_loops
 from regard.arithmetic.cuda import Cuda
@@ -136,7 +137,7 @@ def test_copies_of_the_process_find_the_same(room: str, monkeypatch: pytest.Monk
     if room == "for no process":
         monkeypatch.setattr(os, "fork", _no_room)
     if room == "for few bytes":
-        monkeypatch.setattr(regard.decoding, "free_bytes", lambda _: 2**31 - 1)
+        monkeypatch.setattr(regard.division, "free_bytes", lambda _: 2**31 - 1)
     there.may_be_copied = room != "forbidden"
     assert list(there.stream(LINES, n_best=2)) == expected
     assert len(here.model.batches) > 3  # type: ignore[union-attr]
@@ -146,6 +147,16 @@ def test_copies_of_the_process_find_the_same(room: str, monkeypatch: pytest.Monk
         monkeypatch.setattr(there.model, "start", _refuse)
         there.translate(LINES)
     assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_cores")
+def test_no_copy_of_the_process_computes_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the plain arithmetic, too, which computes on any device."""
+    expected = translator().translate(LINES)
+    monkeypatch.setattr(regard.decoding, "computes_beside", lambda _: True)
+    monkeypatch.setattr(regard.decoding, "COPIES_FROM", 100)
+    monkeypatch.setattr(regard.division, "Copies", _refuse)
+    assert translator().translate(LINES) == expected
 
 
 @pytest.mark.usefixtures("three_cores")
@@ -198,7 +209,7 @@ def threads_of_a_new_thread() -> int:
 @pytest.mark.parametrize("threads", [1, 2, 4, 5, 6, 7, 8, 11, 64])
 def test_few_cores_are_left_over(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    workers = regard.decoding._workers()
+    workers = regard.division.usual_workers()
     assert 1 <= workers <= 4
     assert workers * (threads // workers) >= 0.8 * threads
 

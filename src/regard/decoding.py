@@ -6,41 +6,32 @@ batches are decoded at the same time. Results are in the order of the sentences.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.arithmetic.choose import (
-    for_few_rows,
-    with_loops,
-)
+from regard.arithmetic.choose import for_few_rows, with_loops
 from regard.arithmetic.exact import WIDTH
 from regard.data.rows import Rows, one_per_row
+from regard.division import SMALL_BATCH, Division, Found, by_length, useful_copies, usual_workers
 from regard.encoder_decoder import EncoderDecoder
-from regard.equations import Arithmetic, Together
+from regard.equations import Arithmetic
 from regard.errors import RegardError
 from regard.hypotheses import Hypothesis
-from regard.machine.copies import Copies, can_be_copied
-from regard.machine.devices import free_memory, is_out_of_memory
-from regard.machine.memory import free_bytes
-from regard.machine.threads import side_by_side
+from regard.machine.copies import can_be_copied
+from regard.machine.devices import computes_beside, free_memory, is_out_of_memory
 from regard.recipe import SearchRecipe
 from regard.search import Steppable
 
 if TYPE_CHECKING:
     from regard.arithmetic.few_rows import FewRows
 
-SMALL_BATCH = 512
-"""Batches are made smaller to give more workers some work, but not smaller than this many source
-tokens."""
-WORKERS = 4
-"""On a CPU, threads decode at most this many batches at the same time."""
 COPIES_FROM = 4096
 """For at least this many source tokens, each core decodes batches in a copy (fork) of this process.
 Starting and ending copies takes 0.05 s; unlike threads, copies do not wait for each other's Python
@@ -56,12 +47,6 @@ only if `exact` is False. The loops of `FewRows` take 0.3 s to load and, the fir
 machine, 15 to 25 s to compile. A server uses them from the start."""
 FEW_TOKENS = 512
 """A batch for `FewRows` has at most this many source tokens; fewer if the beam is above 4."""
-COPY_BYTES = 2**30
-"""Free memory, in bytes, that must be there for each copy; a copy with the paper's base model takes
-0.4 to 0.7 GB."""
-
-Found = list[list[Hypothesis]]
-"""The hypotheses of each sentence, the best first."""
 Search = Callable[[Rows, Int[Tensor, " sentences"], list[int]], Found]
 """A function that searches a batch; its arguments are the source, the maximum output length of each
 sentence, and the numbers of the sentences."""
@@ -87,32 +72,6 @@ class Searchable(Steppable[Rows, Any], Protocol):
         """The models that compute together, each with an arithmetic for its own weights."""
 
 
-class _Division(NamedTuple):
-    """The division of batches among streams of a GPU, copies of this process, or else threads."""
-
-    batches: list[list[int]]
-    few: list[FewRows]
-    """One `FewRows` for each member, if they are faster than the members' modules; else []."""
-    loops: bool
-    """Whether equations are computed by compiled loops (see `LOOPS_FROM`)."""
-    copies: int
-    """The number of copies of this process; 0 for threads."""
-    workers: int
-    share: int | None
-    """The number of cores of each worker; None divides the cores equally."""
-    streams: Together | None
-
-    def run(
-        self, decode: Callable[[list[int]], Found | None]
-    ) -> Generator[Found | None, None, None]:
-        """Decode each batch; yield the results in the order of the batches."""
-        if self.streams:
-            return self.streams.map(decode, self.batches)
-        if self.copies:
-            return _by_copies(decode, self.batches, self.copies)
-        return side_by_side(decode, self.batches, self.workers, self.share)
-
-
 class Decoding:
     """A model and the recipe of its search, to decode sentences in batches.
 
@@ -135,7 +94,7 @@ class Decoding:
             return False
         beam, threads = self.recipe.beam, torch.get_num_threads()
         if (beam, threads) not in self._tried:
-            shares = {1, *(threads // workers for workers in range(1, _workers() + 1))}
+            shares = {1, *(threads // workers for workers in range(1, usual_workers() + 1))}
             self._tried[beam, threads] = all(
                 member.by.batches_agree(beam, shares) for member in self.model.members
             )
@@ -193,7 +152,7 @@ class Decoding:
 
     def _few(self, sources: Sequence[Sequence[int]]) -> tuple[list[FewRows], list[list[int]]]:
         """The `FewRows` of all members, and batches for them; [], [] if the modules are faster."""
-        limits = self.model.by.few_rows
+        limits = self.model.by.few_rows_limits
         if not limits:
             return [], []
         batches = self._batches(sources, limits.tokens, FEW_TOKENS, torch.get_num_threads())
@@ -202,34 +161,42 @@ class Decoding:
         if self._tokens >= FEW_FROM and rows * max(outputs) <= limits.products:
             self.prepare_few_rows()
         few = self._few_rows or []
-        fits = all(rows * one.weights <= limits.products for one in few)
+        fits = all(rows * one.weight_count <= limits.products for one in few)
         return (few, batches) if fits else ([], [])
 
-    def _division(self, sources: Sequence[Sequence[int]], *, may_copy: bool) -> _Division:
+    def _division(self, sources: Sequence[Sequence[int]], *, may_copy: bool) -> Division:
         by, threads, tokens = self.model.by, torch.get_num_threads(), sum(map(len, sources))
-        workers = by.streams.count if by.streams else _workers() if by.side_by_side else 1
+        workers = by.streams.count if by.streams else usual_workers() if self._by_cores else 1
         may_copy = may_copy and self._can_copy(tokens)
         few, batches = self._few(sources)
-        if few:
-            workers = threads  # a loop runs on one core
-        else:
+        alone = self._by_cores and self.one_by_one
+        if not few:
             sizes = SMALL_BATCH, self._most_tokens()
             batches = self._batches(sources, *sizes, threads if may_copy else workers)
-        copies = _useful_copies(len(batches)) if may_copy else 0
-        one_core = copies or threads // max(1, min(workers, len(batches))) == 1
-        loops = bool(one_core) and self.exact is False and tokens >= LOOPS_FROM
-        if by.side_by_side and self.one_by_one:
-            return _Division(batches, few, loops, copies, threads, 1, by.streams)
-        return _Division(batches, few, loops, copies, workers, None, by.streams)
+        copies = useful_copies(len(batches)) if may_copy else 0
+        if few or alone:
+            workers = threads  # a loop runs on one core, and so does a sentence that must be exact
+        share = 1 if copies or alone else threads // max(1, min(workers, len(batches)))
+        loops = self._may_loop(tokens, share)
+        return Division(batches, few, loops, copies, workers, share, by.streams)
+
+    @property
+    def _by_cores(self) -> bool:
+        """Whether several batches are decoded at the same time, each by some cores of a CPU."""
+        return self.model.by.side_by_side and not computes_beside(self.model.device)
 
     def _most_tokens(self) -> int:
         """The most source tokens of a batch; the members of an ensemble share a GPU's memory."""
         by = self.model.by
         return by.batch_tokens // len(self.model.members) if by.streams else by.batch_tokens
 
+    def _may_loop(self, tokens: int, share: int) -> bool:
+        """Whether workers with this many cores each compute by loops."""
+        return share == 1 and self.exact is False and tokens >= LOOPS_FROM
+
     def _can_copy(self, tokens: int) -> bool:
         """Whether copies of this process may be used to decode this many source tokens."""
-        pays = self.model.by.side_by_side and tokens >= COPIES_FROM
+        pays = self._by_cores and tokens >= COPIES_FROM
         return pays and self.may_be_copied and can_be_copied()
 
     def _batches(
@@ -285,61 +252,3 @@ class Decoding:
             width = max(width, min(width + -width % WIDTH, self.model.longest))
             rows = Rows(*(F.pad(x, (0, width - x.shape[1])) for x in rows))
         return rows.to(self.model.device)
-
-
-def _workers() -> int:
-    """How many batches to decode at the same time: up to `WORKERS`, chosen to use most cores."""
-    threads = torch.get_num_threads()
-    return threads // -(-threads // WORKERS)
-
-
-def _useful_copies(batches: int) -> int:
-    """The number of copies of this process that decode batches; 0 if many cores would be idle."""
-    threads, room = torch.get_num_threads(), free_bytes(torch.device("cpu")) // COPY_BYTES
-    copies = min(batches, threads, room)
-    return copies if copies > max(1, threads // 2) else 0
-
-
-def _by_copies(
-    decode: Callable[[list[int]], Found | None], batches: Sequence[list[int]], count: int
-) -> Generator[Found | None, None, None]:
-    """Decode each batch on one core: in copies of this process, or in threads if forking fails."""
-    try:
-        copies = Copies(decode, batches, count, partial(torch.set_num_threads, 1))
-    except OSError:
-        yield from side_by_side(decode, batches, count, 1)
-        return
-    with closing(copies):
-        yield from copies
-
-
-def by_length(
-    sources: Sequence[Sequence[int]], slots: int, workers: int, least: int = SMALL_BATCH
-) -> list[list[int]]:
-    """Divide sentences into batches of at most `slots` tokens, the longest sentences first.
-
-    Padding counts as tokens. A sentence of more than `slots` tokens is a batch of its own. Returns
-    the batches as lists of indices into `sources`. To give all workers about equally much to
-    decode, the limit is lowered, but not to less than `least`.
-    """
-    total = sum(map(len, sources))
-    batches = max(1, -(-total // (slots * workers)) * workers)
-    order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
-    even = min(slots, max(least, total // batches))
-    while len(found := list(_cut(order, sources, even))) > batches and even < slots:
-        even = min(slots, even * 21 // 20 + 1)  # more room for padding
-    return found
-
-
-def _cut(order: Sequence[int], sources: Sequence[Sequence[int]], slots: int) -> Iterator[list[int]]:
-    """Cut sentences in this order, the longest first, into batches of at most `slots` tokens."""
-    batch: list[int] = []
-    width = 0
-    for i in order:
-        width = width or len(sources[i])
-        if (len(batch) + 1) * width > slots and batch:
-            yield batch
-            batch, width = [], len(sources[i])
-        batch.append(i)
-    if batch:
-        yield batch

@@ -179,7 +179,7 @@ class Arithmetic(ABC):
     """Whether decoding computes several batches at the same time, each with some of the cores."""
     streams: Together | None = None
     """The threads that decode batches on a GPU at the same time; None on a CPU."""
-    few_rows: FewRowsLimits | None = None
+    few_rows_limits: FewRowsLimits | None = None
     """The limits of batches that `arithmetic.few_rows` decodes; None if it decodes no batch."""
     granule: Granule = ONE_STEP
     """The granule of a search: the steps that it makes between two looks at its results."""

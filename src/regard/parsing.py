@@ -19,7 +19,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.data.rows import Rows
 from regard.data.tree_encoding import as_text
-from regard.decoding import Decoding, Found
+from regard.decoding import Decoding
+from regard.division import Found
 from regard.encoder_decoder import EncoderDecoder
 from regard.errors import DataError, MissingExtra, ModelError
 from regard.hypotheses import Hypothesis

@@ -48,6 +48,7 @@ class Layers(nn.Module):
     def __init__(self, d_model: int = D_MODEL, d_ff: int = 13):
         super().__init__()
         self.attention = MultiHeadAttention(d_model, HEADS, D_K, D_V)
+        self.cross_attention = MultiHeadAttention(d_model, HEADS, D_K, D_V)
         self.inner = nn.Linear(d_model, d_ff)
         self.norm = nn.LayerNorm(d_model, eps=1e-6)
         self.tokens = nn.Embedding(VOCABULARY, d_model)
@@ -57,6 +58,10 @@ class Layers(nn.Module):
         for layer in self.modules():
             if isinstance(layer, nn.Linear):
                 nn.init.normal_(layer.weight, std=layer.in_features**-0.5)
+
+    def attentions(self) -> dict[str, list[MultiHeadAttention]]:
+        """The attention whose keys come from other states than its queries."""
+        return {"cross": [self.cross_attention]}
 
 
 class Case(NamedTuple):

@@ -96,13 +96,21 @@ def test_linear(
     hold(case, equation, x, layers=Layers(inputs, outputs))
 
 
-@pytest.mark.parametrize("names", [("W_q", "W_k", "W_v"), ("W_k", "W_v"), ("W_q",)])
-def test_layers_side_by_side(case: Case, names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("attention", "names"),
+    [
+        ("attention", ("W_q", "W_k", "W_v")),
+        ("cross_attention", ("W_k", "W_v")),
+        ("cross_attention", ("W_q",)),
+    ],
+)
+def test_layers_side_by_side(case: Case, attention: str, names: tuple[str, ...]) -> None:
     torch.manual_seed(1)
 
     def equation(by: Arithmetic, layers: Layers, x: Tensor) -> Tensor:
         x = x.transpose(0, 1)[::2]  # its rows do not lie together
-        return by.linear(x, *(getattr(layers.attention, name) for name in names))
+        module = getattr(layers, attention)
+        return by.linear(x, *(getattr(module, name) for name in names))
 
     hold(case, equation, torch.randn(7, 5, D_MODEL))
 

@@ -127,12 +127,14 @@ def test_only_the_model_itself_makes_several_steps_by_one_loop() -> None:
 
 
 @torch.inference_mode()
-def test_a_state_is_stepped_from_once() -> None:
+def test_a_second_step_from_a_state_is_as_good_as_the_first() -> None:
     few = for_few_rows(laid_out(SIZES[0]))
-    state, tokens = few.start(one_per_row([[5, 2]])), torch.tensor([1])
-    few.step(tokens, state)
-    with pytest.raises(ValueError, match="a step was made from this state already"):
-        few.step(tokens, state)
+    state = few.start(one_per_row([[5, 2]]))
+    expected, after = few.step(torch.tensor([1]), state)
+    few.step(torch.tensor([4]), state)
+    assert few.step(torch.tensor([1]), state)[0].equal(expected)
+    later, _ = few.step(torch.tensor([3]), after)
+    assert few.step(torch.tensor([3]), few.step(torch.tensor([1]), state)[1])[0].equal(later)
 
 
 @torch.inference_mode()
@@ -262,7 +264,7 @@ def test_many_cores_share_few_sentences_in_8_bits(
         FewRows, "start", lambda few, rows: started.append(len(rows.ids)) or start(few, rows)
     )
     limits = FewRowsLimits(tokens=16, products=10**9)
-    monkeypatch.setattr(in_8_bits.model.by, "few_rows", limits)
+    monkeypatch.setattr(in_8_bits.model.by, "few_rows_limits", limits)
     with computing_with(2):
         together = in_8_bits.translate(LINES[:8])
     assert len(started) > 1

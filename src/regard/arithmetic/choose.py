@@ -199,11 +199,11 @@ def for_decoding(
         return ExactInference(products, torch.float32, sizes)
     int8_beside_bf16 = precision == "int8" and has_bf16(device)
     inference = Inference(products, torch.bfloat16 if int8_beside_bf16 else dtype)
-    inference.few_rows = _few_rows(precision) if exact is False else None
+    inference.few_rows_limits = _few_rows_limits(precision) if exact is False else None
     return inference
 
 
-def _few_rows(precision: str) -> FewRowsLimits:
+def _few_rows_limits(precision: str) -> FewRowsLimits:
     return FEW_ROWS_BY_VNNI if precision == "int8" and has_vnni() else FEW_ROWS
 
 
@@ -238,13 +238,7 @@ def for_few_rows(model: Any) -> Any:
 
     Loads the compiled loops, which takes 0.3 s, or 15 to 45 s the first time on a machine.
     """
-    by = model.by
-    if not isinstance(by, Inference) or isinstance(by, ExactInference) or not _is_usual(model):
-        return None
-    laid_out = isinstance(by.products, LaidOut) and not any(
-        isinstance(layout, BlockedLinear) for layout in by.products.layouts.values()
-    )
-    if not laid_out or not can_use_loops():
+    if model.by.few_rows_limits is None or not _is_usual(model) or not can_use_loops():
         return None
     from regard.arithmetic.few_rows import FewRows  # the import loads the loops
 

@@ -60,9 +60,6 @@ class FewState:
     """
 
     past: _Past
-    filled: int
-    """The number of slots of the past that were filled when this state was made. If more slots are
-    filled now, `step` was already called with this state."""
     ancestry: NDArray[np.int64]
     """[rows, length] The slots of the tokens of each hypothesis."""
     memory: NDArray[np.float32]
@@ -75,15 +72,6 @@ class FewState:
     def length(self) -> int:
         """The number of tokens decoded so far, <s> included."""
         return self.ancestry.shape[1]
-
-    def take(self, slots: int) -> int:
-        """Take the next `slots` free slots of the past; return the number of the first.
-
-        Raises ValueError if slots were taken from this state already.
-        """
-        if self.past.filled != self.filled:
-            raise ValueError("a step was made from this state already: use the state it returned")
-        return self.past.take(slots)
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> FewState:
         """Keep these rows, in this order."""
@@ -118,11 +106,11 @@ class FewRows:
             from regard.arithmetic.loops.steps import make_steps  # the import compiles the loop
 
             self._make_steps, self.by.granule = make_steps, LoopedSteps(self)
-        weights = str(self._of_decoder[0].dtype)
-        self._encode_layers = loops.encode_layers(weights)
-        self._decode_layers = loops.decode_layers(weights)
-        self._project = loops.project(weights)
-        self.weights = model.output_matrix.weight.numel() + sum(
+        dtype = str(self._of_decoder[0].dtype)
+        self._encode_layers = loops.encode_layers(dtype)
+        self._decode_layers = loops.decode_layers(dtype)
+        self._project = loops.project(dtype)
+        self.weight_count = model.output_matrix.weight.numel() + sum(
             layer.in_features * layer.out_features
             for part in _matrices(model.decoder)
             if not isinstance(part, nn.LayerNorm)
@@ -149,16 +137,13 @@ class FewRows:
         sources = np.array(list(pairwise(bounds)))
         sources[:, 1] -= unseen
         past = _Past(sizes.layers, 4 * ROOM_FOR * len(lengths), sizes.key_and_value)
-        return FewState(past, 0, np.empty((len(lengths), 0), np.int64), memory, sources)
+        return FewState(past, np.empty((len(lengths), 0), np.int64), memory, sources)
 
     def step(
         self, tokens: Int[Tensor, " rows"], state: FewState
     ) -> tuple[Float[Tensor, "rows vocabulary"], FewState]:
-        """The logits of the next token of each row, and the new state.
-
-        Raises ValueError if `state` was already given to `step`.
-        """
-        first = state.take(len(tokens))
+        """The logits of the next token of each row, and the new state."""
+        first = state.past.take(len(tokens))
         slots = np.arange(first, first + len(tokens))
         ancestry = np.concatenate([state.ancestry, slots[:, None]], axis=1)
         side = self.model.target_side
@@ -169,7 +154,7 @@ class FewRows:
             y, *self._of_decoder, self._decoder.sizes, self._epsilon,
             state.past.stored, ancestry, state.memory, state.sources,
         )  # fmt: skip
-        return self._logits(y), replace(state, filled=state.past.filled, ancestry=ancestry)
+        return self._logits(y), replace(state, ancestry=ancestry)
 
     def steps(self, rules: Any, beams: Any, times: int) -> Any:
         """The result of `times` calls of `rules.unseen_step`, computed by one loop.
@@ -177,7 +162,7 @@ class FewRows:
         `rules` and `beams` are those of a search (`regard.search`). Weights must have 8 bits.
         """
         state, side, choosing = beams.state, self.model.target_side, rules.choosing
-        first = state.take(beams.live.rows.numel() * times)
+        first = state.past.take(beams.live.rows.numel() * times)
         positions = side.table(state.length + times)[state.length :].float()
         signs = rules.count, rules.eos, rules.pad, choosing.finish_by_beam
         never = np.array(rules.never, np.int64)
@@ -192,7 +177,7 @@ class FewRows:
         )  # fmt: skip
         live, finished = (Hypotheses(*map(torch.from_numpy, one)) for one in hypotheses)
         return beams._replace(
-            state=replace(state, filled=state.past.filled, ancestry=ancestry),
+            state=replace(state, ancestry=ancestry),
             length=beams.length + times, live=live, finished=finished,
             before=Hypotheses(*map(torch.from_numpy, before)), going=torch.from_numpy(going),
         )  # fmt: skip

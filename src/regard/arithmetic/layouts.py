@@ -96,14 +96,15 @@ class Dense(NamedTuple):
 class LaidOut(Products):
     """The linear layers of a model in a layout for inference.
 
-    The weights of linear layers are deleted from the model, which can then compute only by these
-    products. The logits are the product of states and the weight of `output`, plus `bias`. This
-    weight is copied and not deleted, because the model may embed tokens with it, too.
+    The weights of linear layers are deleted from the `EncoderDecoder` `model`, which can then
+    compute only by these products. The logits are the product of states and the weight of `output`,
+    plus `bias`. This weight is copied and not deleted, because the model may embed tokens with it,
+    too.
     """
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Any,
         output: nn.Embedding,
         lay_out: LayOut,
         bias: Tensor | None = None,
@@ -141,7 +142,8 @@ class Joined(Products):
     Weights that are multiplied with the same states are joined once, and not at each product.
     """
 
-    def __init__(self, model: nn.Module):
+    def __init__(self, model: Any):
+        """`model` is an `EncoderDecoder`."""
         self._together = {
             layers: joined(layers) for layers in multiplied_together(model) if len(layers) > 1
         }
@@ -152,14 +154,20 @@ class Joined(Products):
         return y.relu_() if relu else y
 
 
-def multiplied_together(model: nn.Module) -> list[tuple[nn.Linear, ...]]:
-    """The linear layers of a model, in groups; each group is computed by one matrix product."""
+def multiplied_together(model: Any) -> list[tuple[nn.Linear, ...]]:
+    """The linear layers of an `EncoderDecoder`; each group is computed by one matrix product.
+
+    W_q, W_k and W_v of an attention are one group, except in attention to the encoder's output,
+    whose queries come from other states than its keys and values.
+    """
+    crossing = {id(module) for module in model.attentions().get("cross", ())}
     groups: list[tuple[nn.Linear, ...]] = []
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
-            groups += [(module.W_q, module.W_k, module.W_v), (module.W_k, module.W_v)]
-    keys_values = {id(layer) for group in groups for layer in group[-2:]}  # W_k and W_v
-    single = [m for m in model.modules() if isinstance(m, nn.Linear) and id(m) not in keys_values]
+            keys_values = module.W_k, module.W_v
+            groups += [keys_values] if id(module) in crossing else [(module.W_q, *keys_values)]
+    grouped = {id(layer) for group in groups for layer in group}
+    single = [m for m in model.modules() if isinstance(m, nn.Linear) and id(m) not in grouped]
     return groups + [(layer,) for layer in single]
 
 

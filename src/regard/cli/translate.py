@@ -132,9 +132,8 @@ def translate(
     _refuse_text(models)
     translator, precision = _opened(models, engine, precision, exact, threads)
     _set_search(translator, beam, alpha, n_best, longer)
-    if out is None and str(input) == "-" and sys.stdin.isatty():
-        window = 1  # someone types, and waits for each answer
-    lines = translator.window_of(window)
+    typed = out is None and str(input) == "-" and sys.stdin.isatty()
+    lines = translator.window_of(1 if typed else window)  # who types waits for each answer
     options = n_best, as_json, long == "split", retry, alignments, lines, paragraphs or ""
     writing = (ParagraphLines if paragraphs else SentenceLines)(translator, input, *options)
     settings = writing.settings(precision, exact) | ({"longer": True} if longer else {})

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from regard.data.rows import Rows, one_per_row
-from regard.decoding import by_length
+from regard.division import by_length
 from regard.engines.exported import Exported, open_exported
 from regard.engines.translator import EngineModel, EngineTranslator
 from regard.errors import MissingExtra, ModelError, RecipeError

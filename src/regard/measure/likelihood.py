@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.rows import one_per_row
-from regard.decoding import by_length
+from regard.division import by_length
 from regard.errors import DataError, ModelError
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translator
