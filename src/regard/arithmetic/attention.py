@@ -10,7 +10,7 @@ memory.
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -62,6 +62,20 @@ class CpuMask(Mask):
         return part
 
 
+class _Weighed(NamedTuple):
+    """Queries, keys and values as [rows * heads, length, d], and the attention weights."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    weights: Tensor
+    """The weights before dropout, in fp32."""
+    dropped: Tensor
+    """The weights after dropout, in the queries' precision."""
+    factors: Tensor | None
+    """The numbers by which dropout multiplies the weights; None without dropout."""
+
+
 class CpuAttention(torch.autograd.Function):
     """Equation (1) with its own backward pass; `by` computes what is not a matrix product."""
 
@@ -77,22 +91,21 @@ class CpuAttention(torch.autograd.Function):
     ) -> Tensor:
         """Return the output, [rows, heads, queries, d_v]."""
         ctx.by, ctx.shape = by, key.shape[:3]
-        saved = _weighed(by, query, key, value, mask, dropout, torch.bmm)
-        ctx.save_for_backward(*saved)
-        _, _, value, _, dropped, _ = saved
-        return torch.bmm(dropped, value).view(*query.shape[:3], -1)
+        weighed = _weighed(by, query, key, value, mask, dropout, torch.bmm)
+        ctx.save_for_backward(*weighed)
+        return torch.bmm(weighed.dropped, weighed.value).view(*query.shape[:3], -1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of queries, keys and values."""
-        query, key, value, weights, dropped, scaled = ctx.saved_tensors
+        query, key, value, weights, dropped, factors = _Weighed(*ctx.saved_tensors)
         rows, heads, keys = ctx.shape
         gradient = gradient.reshape(rows * heads, query.shape[1], -1)
         d_value = torch.bmm(dropped.transpose(1, 2), gradient)
         d_weights = torch.bmm(gradient, value.transpose(1, 2))
         factor = query.shape[-1] ** -0.5
-        d_scores = ctx.by.attention_weights_backward(d_weights, weights, scaled, factor)
+        d_scores = ctx.by.attention_weights_backward(d_weights, weights, factors, factor)
         d_query = torch.bmm(d_scores, key)
         d_key = torch.bmm(d_scores.transpose(1, 2), query)
 
@@ -156,7 +169,8 @@ def _output(
 
     A group of keys whose weights are all 0 does not change one bit of the output.
     """
-    _, _, value, _, weights, _ = _weighed(by, query, key, value, mask, dropout, _product)
+    weighed = _weighed(by, query, key, value, mask, dropout, _product)
+    weights, value = weighed.dropped, weighed.value
     # contiguous(), because a kernel for strided matrices may round in another way.
     output = _product(weights[..., :KEYS].contiguous(), value[:, :KEYS])
     for some in _slices(value.shape[1], KEYS)[1:]:
@@ -183,12 +197,8 @@ def _weighed(
     mask: CpuMask,
     dropout: float,
     product: Callable[[Tensor, Tensor], Tensor],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Compute the attention weights.
-
-    Returns queries, keys and values as [rows * heads, length, d]; the weights before and after
-    dropout; and dropout's factors, or None without dropout.
-    """
+) -> _Weighed:
+    """Compute the attention weights, the scores by `product`."""
     rows, heads, queries, d_k = query.shape
     key, value = (padded(kv, kv.shape[2], VECTOR) for kv in (key, value))
     # [rows, heads, length, d] -> [rows * heads, length, d], contiguous even if there is one row
@@ -198,6 +208,6 @@ def _weighed(
     if mask.reachable is not None:
         weights *= mask.reachable
     weights = weights.view(rows * heads, queries, -1)
-    scaled = by.keep_mask(weights, dropout) / (1 - dropout) if dropout else None
-    dropped = (weights if scaled is None else weights * scaled).to(query.dtype)
-    return query, key, value, weights, dropped, scaled
+    factors = by.keep_mask(weights, dropout) / (1 - dropout) if dropout else None
+    dropped = (weights if factors is None else weights * factors).to(query.dtype)
+    return _Weighed(query, key, value, weights, dropped, factors)
