@@ -37,6 +37,23 @@ def test_training_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("scores", "shown"),
+    [
+        ({"bleu": 9.5, "bleu_tokenizer": "13a"}, "perplexity 2.000  BLEU 9.50"),
+        ({"bleu": 9.5, "bleu_tokenizer": "char"}, "perplexity 2.000  BLEU (char) 9.50"),
+        ({"f1": 9.5}, "perplexity 2.000  F1 9.50"),
+    ],
+)
+def test_a_validation_names_the_words_of_its_bleu(
+    scores: dict[str, float | str], shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(progress, "note", said.append)
+    progress.TrainingDisplay()({"event": "validation", "step": 3, "perplexity": 2.0, **scores})
+    assert said == [f"validation after step 3: {shown}"]
+
+
 @pytest.mark.parametrize("minutes, left", [(0.0, "0:00:40"), (60.0, "0:00:40"), (1.0, "0:00:30")])
 def test_what_is_left_is_told_by_what_ends_first(
     monkeypatch: pytest.MonkeyPatch, minutes: float, left: str

@@ -152,7 +152,8 @@ class TrainingDisplay(_Display):
         self._note(f"step {place}  {text}{ends}", at_once=step == self._steps)
 
     def _validation(self, record: "Record") -> None:
-        names = {"bleu": "BLEU", "f1": "F1"}
+        words = record.get("bleu_tokenizer", "13a")
+        names = {"bleu": "BLEU" if words == "13a" else f"BLEU ({words})", "f1": "F1"}
         scores = "".join(f"  {names[key]} {record[key]:.2f}" for key in names if key in record)
         perplexity = f"perplexity {record['perplexity']:.3f}"
         if "accuracy" in record:

@@ -47,12 +47,12 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
 
     The callable returns a dict: `loss` (without smoothing, in nats per sub-word); `perplexity`;
     `accuracy` (of the next sub-word, in per cent); `bleu` (cased, on the first
-    `validate_sentences` sentences); and `samples`, with source, output and reference. `bleu` and
-    `samples` are absent if `validate_sentences` is 0. For a parser, `f1` replaces `bleu`: the F1 of
-    EVALB for sentences of all lengths, by its parameter file COLLINS.prm, which does not count the
-    bracket TOP around each tree. With several processes, each measures its share. Raises DataError
-    if a sentence has more tokens than the model will have positions, and MissingExtra if BLEU's
-    tokenizer is not installed.
+    `validate_sentences` sentences), with its `bleu_tokenizer`; and `samples`, with source, output
+    and reference. `bleu` and `samples` are absent if `validate_sentences` is 0. For a parser, `f1`
+    replaces `bleu`: the F1 of EVALB for sentences of all lengths, by its parameter file
+    COLLINS.prm, which does not count the bracket TOP around each tree. With several processes, each
+    measures its share. Raises DataError if a sentence has more tokens than the model will have
+    positions, and MissingExtra if BLEU's tokenizer is not installed.
     """
     refuse_missing(recipe.training.bleu_tokenizer)
     pairs, tokenizer = Pairs.open(data, "valid"), open_tokenizer(data)
@@ -73,6 +73,8 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
             parts = processes.all(mine)
             outputs = [parts[i % len(parts)][i // len(parts)] for i in range(len(sources))]
             result[name] = measured(outputs, references, recipe)
+            if name == "bleu":
+                result["bleu_tokenizer"] = recipe.training.bleu_tokenizer
             shown = list(zip(sources, outputs, references, strict=True))[:SAMPLES]
             result["samples"] = [{"source": s, "output": o, "reference": r} for s, o, r in shown]
         return result
