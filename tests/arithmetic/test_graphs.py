@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from regard.arithmetic.cuda import STEPS_UNSEEN, Cuda
-from regard.arithmetic.graphs import WORTH_RECORDING, RecordedSteps
-from regard.granules import ONE_STEP, overwrite
+from regard.arithmetic.graphs import WORTH_RECORDING, RecordedSteps, overwrite
+from regard.granules import ONE_STEP
 from regard.machine.streams import Streams
 from regard.recipe import SearchRecipe
 from regard.search import search

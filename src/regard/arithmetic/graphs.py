@@ -8,12 +8,13 @@ compute them. A graph launches all of them together.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from regard.granules import Granule, Value, overwrite, tensors
+from regard.granules import Granule, Value
 from regard.machine.devices import GRAPHS, is_out_of_memory
 
 WORTH_RECORDING = 4
@@ -78,7 +79,7 @@ class RecordedSteps(threading.local, Granule):
 
     def can_record(self, value: Any) -> bool:
         """Whether all tensors in a value are on a GPU."""
-        return all(x.is_cuda for x in tensors(value))
+        return all(x.is_cuda for x in _tensors(value))
 
     def record(self, step: Callable[[Value], Value], value: Value) -> Callable[[], None]:
         """A function that overwrites `value` with `step(value)`: it replays a recorded step.
@@ -103,3 +104,53 @@ class RecordedSteps(threading.local, Granule):
                 graph.capture_end()
             self._graph = graph  # the last graph is destroyed here, under the lock
         return graph.replay
+
+
+def overwrite(step: Callable[[Value], Value], value: Value) -> None:
+    """Overwrite the tensors of `value` with those of `step(value)`.
+
+    The next step then reads and writes the same memory, as a recording of the step (a CUDA graph)
+    requires. Raises ValueError if the step changes the shape or dtype of a tensor, if it changes a
+    number that is not in a tensor, or if tensors to overwrite share memory. Nothing has then been
+    overwritten.
+    """
+    old, new = list(_leaves(value)), list(_leaves(step(value)))
+    pairs = [pair for pair in zip(old, new, strict=True) if pair[0] is not pair[1]]
+    changed = [(a, b) for a, b in pairs if isinstance(a, Tensor)]
+    _refuse_changes(pairs, changed)
+    # A new tensor that shares memory with an old tensor is copied first, because the loop below
+    # overwrites the old tensors.
+    held = {_memory(a) for a in _tensors(value)}
+    apart = [b.clone() if _memory(b) in held else b for _, b in changed]
+    for (a, _), b in zip(changed, apart, strict=True):
+        a.copy_(b)
+
+
+def _refuse_changes(pairs: list[tuple[Any, Any]], changed: list[tuple[Tensor, Tensor]]) -> None:
+    """Raise ValueError if the second of a pair cannot be written over the first."""
+    if any(a != b for a, b in pairs if not isinstance(a, Tensor)):
+        raise ValueError("the step changes a number that is not in a tensor")
+    if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in changed):
+        raise ValueError("the step changes the shape of a tensor")
+    written = [_memory(a) for a, _ in changed if a.numel()]
+    if len(set(written)) < len(written) or not all(a.is_contiguous() for a, _ in changed):
+        raise ValueError("tensors, or entries of one, share memory")
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """All tensors in a value, for example in a model's state or in the beams of a search."""
+    return (leaf for leaf in _leaves(value) if isinstance(leaf, Tensor))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield all tensors in a value, at any depth, and all objects with nothing in `__dict__`."""
+    inner = value if isinstance(value, tuple) else getattr(value, "__dict__", {}).values()
+    if isinstance(value, Tensor) or not (inner or isinstance(value, tuple)):
+        yield value
+    else:
+        for one in inner:
+            yield from _leaves(one)
+
+
+def _memory(x: Tensor) -> int:
+    return x.untyped_storage().data_ptr()
