@@ -9,7 +9,7 @@ tokens of all steps before the granule begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
@@ -17,6 +17,13 @@ from jaxtyping import Int
 from torch import Tensor
 
 Value = TypeVar("Value")
+
+
+class StepRules(Protocol[Value]):
+    """The rules of a search, as far as a granule needs them."""
+
+    def unseen_step(self, value: Value, /) -> Value:
+        """The value after one more step, whose result the host does not look at."""
 
 
 class Granule:
@@ -29,13 +36,13 @@ class Granule:
         """The granule for a search of `model`: `self`, or another granule if the model needs it."""
         return self
 
-    def run(self, step: Callable[[Value], Value], value: Value, times: int) -> Value:
-        """Call `step` this many times, first with `value`; return the last result.
+    def run(self, rules: StepRules[Value], value: Value, times: int) -> Value:
+        """Make this many steps by `rules`, the first from `value`; return the last result.
 
         `value` may be overwritten. A step that changes the shape of a tensor cannot be recorded.
         """
         for _ in range(times):
-            value = step(value)
+            value = rules.unseen_step(value)
         return value
 
 

@@ -114,14 +114,15 @@ def search(
     unseen = granule.steps > 1
     penalty = _length_penalties(max_lengths, recipe)
     rules = Rules(model, recipe, penalty, bos, eos, pad, ranker, chooser)
-    step = rules.unseen_step if unseen else rules.step
     beams = rules.begin(model.start(source), max_lengths, recipe.beam if unseen else 1)
     host, left = _Host(len(max_lengths), n_best), len(penalty) - 1
     known: Iterator[int] = repeat(0)
     while len(host.sentences):
         steps = min(granule.steps, left)
-        beams = beams.for_granule(steps, known) if unseen else beams.for_step()
-        beams = granule.run(step, beams, steps)
+        if unseen:
+            beams = granule.run(rules, beams.for_granule(steps, known), steps)
+        else:
+            beams = rules.step(beams.for_step())
         left -= steps
         if listen is not None and beams.candidates is not None:
             listen(host.sentences, beams.candidates, beams.live, beams.finished)

@@ -7,7 +7,7 @@ few calls of loops. Its activations are in fp32, even if the weights are in bf16
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import accumulate, pairwise
@@ -23,7 +23,7 @@ from regard.arithmetic.layouts import Int8Linear, LaidOut
 from regard.arithmetic.loops import few_rows as loops
 from regard.arithmetic.loops import vnni
 from regard.arithmetic.one_core import OneCoreInference, array, arrays
-from regard.granules import ONE_STEP, Granule, Value
+from regard.granules import ONE_STEP, Granule, StepRules, Value
 from regard.hypotheses import Hypotheses
 from regard.variants import SmoothFeedForward
 
@@ -211,9 +211,9 @@ class LoopedSteps(Granule):
         """This granule, or `ONE_STEP` for an ensemble or a model that changes the logits."""
         return self if model is self._few.model else ONE_STEP
 
-    def run(self, step: Callable[[Value], Value], value: Value, times: int) -> Value:
-        """The result of `times` steps; `step` is a method of the search's `Rules`."""
-        return cast(Value, self._few.steps(cast(Any, step).__self__, value, times))
+    def run(self, rules: StepRules[Value], value: Value, times: int) -> Value:
+        """The result of `times` steps by the rules of a search."""
+        return cast(Value, self._few.steps(rules, value, times))
 
 
 class _Stack:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.granules import Granule, Value
+from regard.granules import Granule, StepRules, Value
 from regard.machine.devices import GRAPHS, is_out_of_memory
 
 WORTH_RECORDING = 4
@@ -43,23 +43,23 @@ class RecordedSteps(threading.local, Granule):
         super().__init__(steps)
         self._works, self._warm = True, False
         self._refused: Any = None
-        """The last object whose steps could not be recorded; its steps are made one by one."""
+        """The last rules whose steps could not be recorded; their steps are made one by one."""
         self._stream: torch.cuda.Stream | None = None
         self._pool: Any = None
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    def run(self, step: Callable[[Value], Value], value: Value, times: int) -> Value:
+    def run(self, rules: StepRules[Value], value: Value, times: int) -> Value:
         """Make `times` steps from `value`, which may be overwritten; return the last result."""
-        owner = getattr(step, "__self__", step)
-        pays = times >= WORTH_RECORDING and owner is not self._refused and self.can_record(value)
+        step = rules.unseen_step
+        pays = times >= WORTH_RECORDING and rules is not self._refused and self.can_record(value)
         if pays and self._warm and self._replayed(step, value, times):
             return value
         value, times = step(value), times - 1
         if pays and self._works:
             if self._replayed(step, value, times):
                 return value
-            self._refused = owner
-        return super().run(step, value, times)
+            self._refused = rules
+        return super().run(rules, value, times)
 
     def _replayed(self, step: Callable[[Value], Value], value: Value, times: int) -> bool:
         """Overwrite `value` by the result of `times` steps; False if steps cannot be recorded."""
