@@ -99,10 +99,8 @@ def searching() -> dict[str, Any]:
         rows = one_per_row(sources).to(device)
         limits = (rows.segments != 0).sum(1) + more
         for beam in (1, 4, 7):
-            signs = {"bos": BOS, "eos": EOS, "pad": PAD, "ranker": placed.by.most_likely,
-                     "granule": placed.by.granule}  # fmt: skip
             recipe = SMALL.but(beam=beam).search
-            best = search(placed, rows, limits, recipe, n_best=min(beam, 2), **signs)
+            best = search(placed, rows, limits, recipe, by=placed.by, n_best=min(beam, 2))
             results[device.type, beam] = [h.tokens for one in best for h in one]
     found = {}
     for beam in (1, 4, 7):
@@ -126,8 +124,7 @@ def in_streams(model: Transformer, sources: list[list[int]], more: int) -> list[
     by.streams, by.batch_tokens = Streams(DEVICE, 3), 600
 
     def found(rows: Rows, limits: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
-        signs = {"bos": BOS, "eos": EOS, "pad": PAD, "ranker": by.most_likely}
-        return search(model, rows, limits, recipe, **signs, granule=by.granule)
+        return search(model, rows, limits, recipe, by=by)
 
     decoding = Decoding(model, recipe, exact=False)
     return [best.tokens for best, *_ in decoding.hypotheses(sources, found, here=True)]

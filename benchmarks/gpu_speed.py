@@ -27,7 +27,7 @@ from regard.paper import BASE, BIG
 from regard.recipe import Recipe
 from regard.search import search
 from regard.steps import Compiled, Whole
-from regard.text.tokenizer import BOS, EOS, PAD
+from regard.text.tokenizer import EOS
 from regard.training import update
 from regard.transformer import Transformer
 
@@ -316,10 +316,7 @@ def decoding(sentences: int, dtype: str = "bfloat16", streams: int | None = None
         model.by.streams = Streams(DEVICE, streams)
 
     def found(rows: Rows, limits: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
-        by, signs = model.by, {"bos": BOS, "eos": EOS, "pad": PAD}
-        return search(
-            model, rows, limits, recipe.search, **signs, ranker=by.most_likely, granule=by.granule
-        )
+        return search(model, rows, limits, recipe.search, by=model.by)
 
     def decode(sources: list[list[int]] = sources) -> None:
         Decoding(model, recipe.search, exact=False).hypotheses(sources, found, here=True)

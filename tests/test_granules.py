@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from regard.arithmetic.choose import for_inference
 from regard.arithmetic.cuda import STEPS_UNSEEN, Cuda
+from regard.arithmetic.plain import PLAIN
 from regard.data.rows import Rows, one_per_row
 from regard.encoder_decoder import EncoderDecoder
 from regard.ensemble import Ensemble
@@ -26,15 +28,21 @@ from regard.hypotheses import Hypothesis
 from regard.mending.retry import WithoutRepetition
 from regard.recipe import Recipe, SearchRecipe
 from regard.search import search
-from regard.text.tokenizer import BOS, EOS, PAD
+from regard.text.tokenizer import EOS
 from regard.wellformed import Alphabet, ParserInput, WellFormed
 from waits import Waits
 
-SIGNS = {"bos": BOS, "eos": EOS, "pad": PAD}
 GRANULES = [Granule(steps) for steps in (2, 3, STEPS_UNSEEN)]
 SENTENCES, PREFIXES, VOCABULARY = torch.arange(8), 997, 23
 ON_THE_HOST = " without_ended: "
 """A function whose numbers are on the host."""
+
+
+def in_granules(granule: Granule, by: Arithmetic = PLAIN) -> Arithmetic:
+    """A copy of an arithmetic, with another granule."""
+    by = copy(by)
+    by.granule = granule
+    return by
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,7 @@ def test_results_do_not_depend_on_the_granule(
     recipe = SearchRecipe(beam=beam, alpha=alpha, penalty=penalty, finish=finish)
     sentences = torch.arange(len(limits))
     right, *others = (
-        search(toy, sentences, limits, recipe, n_best=min(beam, n_best), **SIGNS, granule=granule)
+        search(toy, sentences, limits, recipe, by=in_granules(granule), n_best=min(beam, n_best))
         for granule in (ONE_STEP, *GRANULES)
     )
     for found in others:
@@ -156,12 +164,9 @@ def test_whole_models_in_granules(kind: str, make: Callable[[], Arithmetic]) -> 
     for beam, finish in ((1, "beam"), (4, "candidates")):
         recipe = SearchRecipe(beam=beam, finish=finish)
         right, *others = (
-            search(
-                model, source, limits, recipe, n_best=beam, **SIGNS,
-                ranker=arithmetic.most_likely, granule=granule,
-            )
+            search(model, source, limits, recipe, by=in_granules(granule, arithmetic), n_best=beam)
             for granule in (ONE_STEP, *GRANULES[1:])
-        )  # fmt: skip
+        )
         assert len({best.tokens for best, *_ in right}) > 2
         for found in others:
             assert_near(found, right)
@@ -184,8 +189,8 @@ def test_parsing_in_granules() -> None:
     source = ParserInput(sources(3), words, torch.zeros(3, 4, dtype=torch.long), limits)
     right, *others = (
         search(
-            WellFormed(model, alphabet), source, limits, SearchRecipe(beam=4), n_best=4, **SIGNS,
-            granule=granule,
+            WellFormed(model, alphabet), source, limits, SearchRecipe(beam=4),
+            by=in_granules(granule), n_best=4,
         )
         for granule in (ONE_STEP, *GRANULES)
     )  # fmt: skip
@@ -204,7 +209,7 @@ def test_sentences_leave_between_granules_only() -> None:
 
     logits = drawn(9, 0.0, False, 1).logits.index_fill(1, torch.tensor(EOS), -torch.inf)
     limits = torch.tensor([1, 2, 3, 4, 5, 6, 7, 10])
-    search(Watched(logits), SENTENCES, limits, SearchRecipe(beam=2), **SIGNS, granule=Granule(4))
+    search(Watched(logits), SENTENCES, limits, SearchRecipe(beam=2), by=in_granules(Granule(4)))
     assert widths == 4 * [16] + 4 * [8] + 2 * [2]  # no step after the longest length
 
 
@@ -214,7 +219,7 @@ def test_with_a_listener_each_step_is_looked_at() -> None:
     for granule in (ONE_STEP, Granule(4)):
         heard.append([])
         search(
-            toy, SENTENCES, limits, SearchRecipe(beam=2), **SIGNS, granule=granule,
+            toy, SENTENCES, limits, SearchRecipe(beam=2), by=in_granules(granule),
             listen=lambda _, candidates, *__: heard[-1].append(candidates.tokens.tolist()),
         )  # fmt: skip
     assert heard[0] == heard[1]
@@ -225,11 +230,9 @@ def waits(beam: int, longest: int, granule: Granule) -> Counter[str]:
     model = tiny()
     model.compute_by(Cuda(learning=False))
     source, limits = sources(8), torch.arange(longest - 7, longest + 1)
+    by = in_granules(granule, model.by)
     with Waits() as found:
-        search(
-            model, source, limits, SearchRecipe(beam=beam), **SIGNS,
-            ranker=model.by.most_likely, granule=granule,
-        )  # fmt: skip
+        search(model, source, limits, SearchRecipe(beam=beam), by=by)
     return found.found
 
 

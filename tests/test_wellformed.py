@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 import regard.wellformed
+from regard.arithmetic.plain import PLAIN
 from regard.errors import ModelError
 from regard.recipe import SearchRecipe
 from regard.search import Hypothesis, search
-from regard.text.tokenizer import BOS, EOS, PAD
+from regard.text.tokenizer import BOS, EOS
 from regard.trees.linearise import IllFormed, delinearise
 from regard.wellformed import Alphabet, ParserInput, WellFormed, kind_of
 
@@ -83,7 +84,7 @@ def found(
     asked = ParserInput(list(range(len(words))), torch.tensor(words), kinds, limits)
     recipe = SearchRecipe(beam=beam, alpha=alpha)
     model = WellFormed(toy, ALPHABET)
-    return search(model, asked, limits, recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD)
+    return search(model, asked, limits, recipe, by=PLAIN, n_best=n_best)
 
 
 def names_of(hypothesis: Hypothesis) -> tuple[str, ...]:
@@ -161,7 +162,7 @@ def test_punctuation_marks_have_tags_of_punctuation_and_no_other_words_do() -> N
     asked = ParserInput([0], torch.tensor([len(words)]), kinds, limits)
     recipe = SearchRecipe(beam=500, alpha=0.0)
     model = WellFormed(Toy(6), alphabet)
-    [best] = search(model, asked, limits, recipe, n_best=500, bos=BOS, eos=EOS, pad=PAD)
+    [best] = search(model, asked, limits, recipe, by=PLAIN, n_best=500)
     tags = {tuple(alphabet.names[token] for token in h.tokens[1:-1]) for h in best}
     plain, marks = {"NN", "VB"}, {",", "''"}
     either = plain | marks

@@ -28,7 +28,7 @@ from regard.measure.validation import compare_trees
 from regard.parsing import Parser
 from regard.precision import open_to_decode
 from regard.search import search
-from regard.text.tokenizer import BOS, EOS, PAD
+from regard.text.tokenizer import EOS
 from regard.trees.linearise import IllFormed, delinearise
 from regard.trees.tree import Tree
 
@@ -54,10 +54,7 @@ def freely(parser: Parser, sentences: Sentences) -> list[Tree | None]:
     """Parse by the search of translation; None for an output that is not a tree over the words."""
 
     def found(rows: Rows, limits: Tensor, _: list[int]) -> Found:
-        return search(
-            parser.model, rows, limits, parser.recipe, bos=BOS, eos=EOS, pad=PAD,
-            ranker=parser.model.by.most_likely,
-        )  # fmt: skip
+        return search(parser.model, rows, limits, parser.recipe, by=parser.model.by)
 
     pieces = parser.tokenizer.encode([as_text(words) for words in sentences])
     best = parser.hypotheses([[*some, EOS] for some in pieces], found)

@@ -28,7 +28,7 @@ from regard.precision import open_to_decode
 from regard.recipe import Recipe
 from regard.search import search
 from regard.text.protocol import AnyTokenizer
-from regard.text.tokenizer import BOS, EOS, PAD
+from regard.text.tokenizer import EOS
 from regard.text.words import refuse_surrogates
 from regard.trees.linearise import NORMALISED, delinearise
 from regard.trees.penn import bracketed
@@ -148,11 +148,7 @@ class Parser(Decoding):
             words = counts[batch].to(limits.device)
             limits = torch.maximum(limits, words + 3)  # room for (S, a leaf per word, )S and </s>
             inputs = ParserInput(rows, words, pad_sequence(kinds, True).to(limits.device), limits)
-            return search(
-                self._trees, inputs, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
-                ranker=self.model.by.most_likely, chooser=self.model.by.choose,
-                granule=self.model.by.granule,
-            )  # fmt: skip
+            return search(self._trees, inputs, limits, self.recipe, by=self.model.by, n_best=n_best)
 
         for words, best in zip(sentences, self.hypotheses(sources, found), strict=True):
             yield [self._parse(one, words) for one in best]

@@ -22,11 +22,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.equations import Ranking
+from regard.equations import Arithmetic
 from regard.errors import RecipeError
-from regard.granules import ONE_STEP, Granule, occupied, with_room
-from regard.hypotheses import Choosing, Chosen, Hypotheses, Hypothesis, choose_best, most_likely
+from regard.granules import ONE_STEP, occupied, with_room
+from regard.hypotheses import Choosing, Hypotheses, Hypothesis
 from regard.recipe import SearchRecipe
+from regard.text.tokenizer import BOS, EOS, PAD
 
 LEAVE_AT = 0.9
 """Ended sentences are removed from a batch once at most this share of its sentences goes on. They
@@ -63,10 +64,6 @@ class Steppable(Protocol[Source, State]):
         """
 
 
-Ranker = Callable[[Tensor, Tensor, tuple[int, ...], int], Ranking]
-"""The signature of `most_likely`."""
-Chooser = Callable[[Hypotheses, Hypotheses, Tensor, Tensor, Choosing], Chosen]
-"""The signature of `choose_best`."""
 StepListener = Callable[[Int[Tensor, " sentences"], Hypotheses, Hypotheses, Hypotheses], None]
 """A function that is called after each step. Its arguments are the indices of the sentences that
 took part in the step, their candidates, and their live and finished hypotheses after the step. A
@@ -80,14 +77,12 @@ def search(
     max_lengths: Int[Tensor, " sentences"],
     recipe: SearchRecipe,
     *,
+    by: Arithmetic,
     n_best: int = 1,
-    bos: int,
-    eos: int,
-    pad: int,
+    bos: int = BOS,
+    eos: int = EOS,
+    pad: int = PAD,
     listen: StepListener | None = None,
-    ranker: Ranker = most_likely,
-    chooser: Chooser = choose_best,
-    granule: Granule = ONE_STEP,
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses of highest score for each sentence, the best first.
 
@@ -100,20 +95,20 @@ def search(
     tokens.
 
     `max_lengths` counts </s>, is at least 1, and is on the model's device. `bos` and `pad` are
-    never produced. `listen` is called after every step. `ranker` and `chooser` compute what
-    `most_likely` and `choose_best` define. After each `granule` of steps, or with `listen` after
-    each step, the host checks which sentences have ended; `granule` does not change the results.
-    Raises RecipeError if `n_best` is not between 1 and the beam, ValueError if a maximum length is
-    below 1, ModelError if a log p is NaN.
+    never produced. `by` ranks and chooses hypotheses. `listen` is called after every step. After
+    each granule of steps (`by.granule`), or with `listen` after each step, the host checks which
+    sentences have ended; the granule does not change the results. Raises RecipeError if `n_best` is
+    not between 1 and the beam, ValueError if a maximum length is below 1, ModelError if a log p is
+    NaN.
     """
     if not 1 <= n_best <= recipe.beam:
         raise RecipeError(f"n_best = {n_best} must lie between 1 and beam = {recipe.beam}")
     if not len(max_lengths):
         return []
-    granule = granule.suiting(model) if listen is None else ONE_STEP
+    granule = by.granule.suiting(model) if listen is None else ONE_STEP
     unseen = granule.steps > 1
     penalty = _length_penalties(max_lengths, recipe)
-    rules = Rules(model, recipe, penalty, bos, eos, pad, ranker, chooser)
+    rules = Rules(model, recipe, penalty, by, bos, eos, pad)
     beams = rules.begin(model.start(source), max_lengths, recipe.beam if unseen else 1)
     host, left = _Host(len(max_lengths), n_best), len(penalty) - 1
     known: Iterator[int] = repeat(0)
@@ -255,11 +250,10 @@ class Rules:
     model: Steppable[Any, Any]
     recipe: SearchRecipe
     penalty: Float[Tensor, " lengths"]
+    by: Arithmetic
     bos: int
     eos: int
     pad: int
-    ranker: Ranker
-    chooser: Chooser
 
     @property
     def count(self) -> int:
@@ -273,7 +267,7 @@ class Rules:
 
     @property
     def choosing(self) -> Choosing:
-        """The rules for `choose_best`."""
+        """The rules for `Arithmetic.choose`."""
         return Choosing(self.recipe.beam, self.recipe.finish == "beam", self.eos, self.penalty)
 
     def begin(self, state: Any, max_lengths: Int[Tensor, " sentences"], places: int) -> _Beams:
@@ -303,7 +297,7 @@ class Rules:
         logits, state = self.model.step(last.flatten(), beams.state.select(live.rows))
         candidates = self.continuations(live, logits, length)
         del logits  # the next lines can use their memory
-        alive, finished, going = self.chooser(
+        alive, finished, going = self.by.choose(
             candidates, beams.finished, beams.max_lengths, length, self.choosing
         )
         return _Beams(state, beams.max_lengths, length, alive, finished, live, going, candidates)
@@ -333,7 +327,7 @@ class Rules:
         With beam 1, only the best one is returned.
         """
         sentences, beams = live.log_p.shape
-        parents, tokens, log_p = self.ranker(live.log_p, logits, self.never, self.count)
+        parents, tokens, log_p = self.by.most_likely(live.log_p, logits, self.never, self.count)
         longer = live.tokens.take_along_dim(parents.unsqueeze(-1), dim=1)
         longer.index_copy_(-1, length, tokens.unsqueeze(-1))
         rows = parents + beams * torch.arange(sentences, device=parents.device).unsqueeze(-1)

@@ -27,7 +27,7 @@ from regard.run.model_directory import Model
 from regard.search import search
 from regard.text.protocol import AnyTokenizer
 from regard.text.scripts import are_unspaced
-from regard.text.tokenizer import BOS, EOS, PAD
+from regard.text.tokenizer import EOS
 from regard.text.words import refuse_surrogates
 
 CLAUSE_ENDS = re.compile(
@@ -289,9 +289,8 @@ class Translator(Decoding):
             by_place = {place: listeners[i] for place, i in enumerate(batch) if i in listeners}
             reporter = _PartialReporter(by_place, self.tokenizer) if by_place else None
             return search(
-                self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
-                ranker=self.model.by.most_likely, chooser=self.model.by.choose,
-                granule=self.model.by.granule, listen=reporter,
+                self.model, rows, limits, self.recipe, by=self.model.by, n_best=n_best,
+                listen=reporter,
             )  # fmt: skip
 
         return [self.texts(best) for best in self.hypotheses(sources, found, here=bool(listeners))]

@@ -2,6 +2,7 @@
 
 import random
 import re
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,8 @@ def test_steps_of_a_granule_are_those_that_are_made_one_by_one(
     model = laid_out(sizes, "int8")
     few = for_few_rows(model)
     assert few is not None
+    one_by_one = copy(few.by)
+    one_by_one.granule = ONE_STEP
     ends, eos = set(), 2
     for _ in range(5):
         source = one_per_row(
@@ -98,15 +101,11 @@ def test_steps_of_a_granule_are_those_that_are_made_one_by_one(
         )
         limits = torch.tensor([draw.randrange(1, 30) for _ in source.ids])
         recipe = SearchRecipe(beam=beam, alpha=draw.choice([0.0, 0.6]), finish=finish)
-        by: Any = {"ranker": few.by.most_likely, "chooser": few.by.choose}
         with model.stepping_by(few):
             found, expected = (
-                search(
-                    model, source, limits, recipe, n_best=beam, granule=granule,
-                    bos=1, eos=eos, pad=0, **by,
-                )
-                for granule in (few.by.granule, ONE_STEP)
-            )  # fmt: skip
+                search(model, source, limits, recipe, by=by, n_best=beam, eos=eos)
+                for by in (few.by, one_by_one)
+            )
         for one, other in zip(found, expected, strict=True):
             assert [h.tokens for h in one] == [h.tokens for h in other]
             assert [h.finished for h in one] == [h.finished for h in other]

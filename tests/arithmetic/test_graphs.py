@@ -12,11 +12,12 @@ from torch import Tensor
 
 from regard.arithmetic.cuda import STEPS_UNSEEN, Cuda
 from regard.arithmetic.graphs import WORTH_RECORDING, RecordedSteps, overwrite
+from regard.arithmetic.plain import PLAIN
 from regard.granules import ONE_STEP
 from regard.machine.streams import Streams
 from regard.recipe import SearchRecipe
 from regard.search import search
-from test_granules import MODELS, SENTENCES, SIGNS, assert_near, drawn, sources
+from test_granules import MODELS, SENTENCES, assert_near, drawn, in_granules, sources
 
 RECIPE = SearchRecipe(beam=4)
 REPLAYS = {"paper", "neighbourhood", "learned positions"}
@@ -59,7 +60,7 @@ def test_steps_that_overwrite_find_what_others_find(kind: str) -> None:
     source = sources(6)
     limits = (source.segments != 0).sum(1) + 25
     right, found = (
-        search(model, source, limits, RECIPE, n_best=4, **SIGNS, granule=granule)
+        search(model, source, limits, RECIPE, by=in_granules(granule), n_best=4)
         for granule in (ONE_STEP, twin)
     )
     assert_near(found, right)
@@ -73,7 +74,7 @@ def test_results_of_many_random_searches_are_equal(length: int) -> None:
     for seed in range(20):
         toy, limits = drawn(9, 0.3, True, seed), (torch.arange(1, 9) * length + 7) // 8
         right, found = (
-            search(toy, SENTENCES, limits, RECIPE, n_best=3, **SIGNS, granule=granule)
+            search(toy, SENTENCES, limits, RECIPE, by=in_granules(granule), n_best=3)
             for granule in (ONE_STEP, twin)
         )
         assert found == right
@@ -83,11 +84,11 @@ def test_results_of_many_random_searches_are_equal(length: int) -> None:
 def test_recording_that_fails_is_tried_again_after_a_first_step_and_then_no_more() -> None:
     """Until one has succeeded, a step is made before it."""
     toy, limits = drawn(9, 0.0, False, 1), torch.full((8,), 60)
-    right = search(toy, SENTENCES, limits, RECIPE, **SIGNS)
+    right = search(toy, SENTENCES, limits, RECIPE, by=PLAIN)
     for failures in (1, 60):
         twin = Twin(failures)
         for _ in range(2):
-            assert search(toy, SENTENCES, limits, RECIPE, **SIGNS, granule=twin) == right
+            assert search(toy, SENTENCES, limits, RECIPE, by=in_granules(twin)) == right
         assert (twin.asked, twin.replayed) == (1, 0)
 
 
@@ -98,16 +99,16 @@ def test_memory_that_runs_out_while_a_step_is_recorded_is_no_failure_of_recordin
 
     toy, limits = drawn(9, 0.0, False, 1), torch.full((8,), 60)
     with pytest.raises(torch.OutOfMemoryError):
-        search(toy, SENTENCES, limits, RECIPE, **SIGNS, granule=Full())
+        search(toy, SENTENCES, limits, RECIPE, by=in_granules(Full()))
 
 
 def test_each_thread_has_recordings_of_its_own() -> None:
     """Streams compute at the same time, so that no thread may overwrite another's recording."""
     toy, limits, twin = drawn(9, 0.0, False, 1), torch.full((8,), 60), Twin()
-    right = search(toy, SENTENCES, limits, RECIPE, **SIGNS)
+    right = search(toy, SENTENCES, limits, RECIPE, by=PLAIN)
 
     def found(i: int) -> tuple[Any, int]:
-        return search(toy, SENTENCES, limits, RECIPE, **SIGNS, granule=twin), twin.asked
+        return search(toy, SENTENCES, limits, RECIPE, by=in_granules(twin)), twin.asked
 
     (first, asked), (second, asked_twice) = Streams(torch.device("cpu"), 1).map(found, range(2))
     assert first == second == right
@@ -117,10 +118,10 @@ def test_each_thread_has_recordings_of_its_own() -> None:
 
 def test_on_a_cpu_nothing_is_recorded() -> None:
     toy, limits = drawn(9, 0.0, False, 1), torch.full((8,), 60)
-    right = search(toy, SENTENCES, limits, RECIPE, **SIGNS)
+    right = search(toy, SENTENCES, limits, RECIPE, by=PLAIN)
     graphs = Cuda(learning=False).granule
     assert isinstance(graphs, RecordedSteps)
-    assert search(toy, SENTENCES, limits, RECIPE, **SIGNS, granule=graphs) == right
+    assert search(toy, SENTENCES, limits, RECIPE, by=in_granules(graphs)) == right
 
 
 class Held:

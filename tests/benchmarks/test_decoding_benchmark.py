@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from side_by_side import Contender, Result
 
+from regard.arithmetic.plain import PLAIN
 from regard.corpus import example
 from regard.data.rows import one_per_row
 from regard.decoding import Decoding
@@ -98,7 +99,7 @@ def test_a_random_model_ends_no_output_before_its_limit(plain):
     model = open_model(plain)
     sources = one_per_row([[*pieces, EOS] for pieces in model.tokenizer.encode(LINES)])
     limits, recipe = torch.full((len(LINES),), 40), model.recipe.search
-    found = search(model.network, sources, limits, recipe, n_best=4, bos=BOS, eos=EOS, pad=PAD)
+    found = search(model.network, sources, limits, recipe, by=PLAIN, n_best=4)
     assert not any(hypothesis.finished for some in found for hypothesis in some)
 
 

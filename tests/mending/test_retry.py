@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from regard.arithmetic.plain import PLAIN
 from regard.data.rows import one_per_row
 from regard.hypotheses import Hypothesis
 from regard.mending.retry import (
@@ -18,7 +19,7 @@ from regard.mending.retry import (
 )
 from regard.recipe import SearchRecipe
 from regard.search import search
-from regard.text.tokenizer import BOS, EOS, PAD
+from regard.text.tokenizer import EOS
 from regard.translation import Translator
 
 SENTENCES = ["the dog sees the cat", "the bird", "the tree likes the house"]
@@ -69,7 +70,7 @@ def test_a_model_that_repeats_itself_no_longer_can(translator: Translator) -> No
 
     def found(model: Any) -> list[list[int]]:
         limits = torch.tensor([20, 20, 20])
-        best = search(model, rows, limits, translator.recipe, bos=BOS, eos=EOS, pad=PAD)
+        best = search(model, rows, limits, translator.recipe, by=PLAIN)
         return [list(h.tokens) for some in best for h in some]
 
     assert any(map(tripled, found(translator.model))), "this test needs a model that repeats itself"

@@ -1,19 +1,20 @@
-"""Each test of the search runs by the definition of the ranking and by each faster one."""
+"""Each test of the search runs by the arithmetic of the definitions and by each faster one."""
 
 import pytest
 
 from regard.arithmetic.choose import can_use_loops
 from regard.arithmetic.cpu import Cpu
+from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.products import Products
-from regard.search import Ranker, most_likely
+from regard.equations import Arithmetic
 
-RANKERS: dict[str, Ranker] = {"definition": most_likely, "blocks": Cpu(Products()).most_likely}
+ARITHMETICS: dict[str, Arithmetic] = {"definition": PLAIN, "blocks": Cpu(Products())}
 if can_use_loops():
     from regard.arithmetic.one_core import OneCore
 
-    RANKERS["loops"] = OneCore(Products()).most_likely
+    ARITHMETICS["loops"] = OneCore(Products())
 
 
-@pytest.fixture(scope="module", params=RANKERS)
-def ranker(request: pytest.FixtureRequest) -> Ranker:
-    return RANKERS[request.param]
+@pytest.fixture(scope="module", params=ARITHMETICS)
+def by(request: pytest.FixtureRequest) -> Arithmetic:
+    return ARITHMETICS[request.param]

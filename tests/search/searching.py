@@ -14,9 +14,9 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.hypotheses import choose_best
+from regard.equations import Arithmetic
 from regard.recipe import SearchRecipe
-from regard.search import Hypothesis, Ranker, search
+from regard.search import Hypothesis, search
 
 PAD, BOS, EOS, FIRST = 0, 1, 2, 3  # the first ordinary token
 IMPOSSIBLE = -math.inf
@@ -77,21 +77,15 @@ def sometimes_impossible(generator: random.Random) -> float:
 
 
 def run(
-    ranker: Ranker,
+    by: Arithmetic,
     toy: Toy,
     source: list[int],
     max_lengths: list[int],
     recipe: SearchRecipe,
     n_best: int = 1,
 ) -> list[list[Hypothesis]]:
-    limits, signs = (
-        torch.tensor(max_lengths, dtype=torch.long),
-        {"bos": BOS, "eos": EOS, "pad": PAD},
-    )
-    chooser = getattr(getattr(ranker, "__self__", None), "choose", choose_best)
-    return search(
-        toy, source, limits, recipe, n_best=n_best, **signs, ranker=ranker, chooser=chooser
-    )
+    limits = torch.tensor(max_lengths, dtype=torch.long)
+    return search(toy, source, limits, recipe, by=by, n_best=n_best)
 
 
 def log_p(toy: Toy, sentence: int, prefix: Prefix) -> list[float]:

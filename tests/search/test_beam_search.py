@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from regard.arithmetic.plain import PLAIN
 from regard.data.rows import one_per_row
+from regard.equations import Arithmetic
 from regard.recipe import ModelRecipe, SearchRecipe
-from regard.search import Hypothesis, Ranker, search
+from regard.search import Hypothesis, search
 from regard.transformer import Transformer
 from search.searching import (
     BOS,
@@ -67,7 +69,7 @@ finishes = st.sampled_from(["candidates", "beam"])
 )
 @settings(max_examples=60, deadline=None)
 def test_wide_beam_finds_what_enumeration_finds(
-    ranker: Ranker,
+    by: Arithmetic,
     ordinary: int,
     longest: int,
     draw: Callable[..., float],
@@ -80,7 +82,7 @@ def test_wide_beam_finds_what_enumeration_finds(
     beam = max(2, sum(ordinary**n for n in range(longest)), ordinary**longest)
     recipe = SearchRecipe(beam=beam, alpha=alpha, penalty=base)
     expected = enumerated(toy, 7, longest, recipe)
-    [found] = run(ranker, toy, [7], [longest], recipe, n_best=beam)
+    [found] = run(by, toy, [7], [longest], recipe, n_best=beam)
     if expected:
         assert_same(found, expected)
     else:
@@ -100,7 +102,7 @@ def test_wide_beam_finds_what_enumeration_finds(
 )
 @settings(max_examples=100, deadline=None)
 def test_batch_equals_plain_search_of_each_sentence(
-    ranker: Ranker,
+    by: Arithmetic,
     ordinary: int,
     max_lengths: list[int],
     beam: int,
@@ -113,7 +115,7 @@ def test_batch_equals_plain_search_of_each_sentence(
     toy = Toy(FIRST + ordinary, draw, seed)
     recipe = SearchRecipe(beam=beam, alpha=alpha, penalty=base, finish=finish)
     source = list(range(len(max_lengths)))
-    found = run(ranker, toy, source, max_lengths, recipe, n_best=beam)
+    found = run(by, toy, source, max_lengths, recipe, n_best=beam)
     for sentence, longest in zip(source, max_lengths, strict=True):
         assert_same(found[sentence], plain(toy, sentence, longest, recipe))
 
@@ -126,12 +128,12 @@ def test_batch_equals_plain_search_of_each_sentence(
 )
 @settings(max_examples=60, deadline=None)
 def test_stopping_early_changes_nothing(
-    ranker: Ranker, max_lengths: list[int], beam: int, alpha: float, seed: int
+    by: Arithmetic, max_lengths: list[int], beam: int, alpha: float, seed: int
 ) -> None:
     toy = Toy(FIRST + 2, normal, seed)
     recipe = SearchRecipe(beam=beam, alpha=alpha)
     source = list(range(len(max_lengths)))
-    found = run(ranker, toy, source, max_lengths, recipe, n_best=beam)
+    found = run(by, toy, source, max_lengths, recipe, n_best=beam)
     for sentence, longest in zip(source, max_lengths, strict=True):
         assert_same(found[sentence], plain(toy, sentence, longest, recipe, stops_early=False))
 
@@ -144,11 +146,11 @@ def test_stopping_early_changes_nothing(
 )
 @settings(max_examples=60, deadline=None)
 def test_beam_1_takes_the_likeliest_token_each_time(
-    ranker: Ranker, max_lengths: list[int], draw: Callable[..., float], alpha: float, seed: int
+    by: Arithmetic, max_lengths: list[int], draw: Callable[..., float], alpha: float, seed: int
 ) -> None:
     toy = Toy(FIRST + 5, draw, seed)
     source = list(range(len(max_lengths)))
-    found = run(ranker, toy, source, max_lengths, SearchRecipe(beam=1, alpha=alpha))
+    found = run(by, toy, source, max_lengths, SearchRecipe(beam=1, alpha=alpha))
     for sentence, longest in zip(source, max_lengths, strict=True):
         output: list[int] = []
         while len(output) < longest and EOS not in output:
@@ -164,20 +166,20 @@ def test_beam_1_takes_the_likeliest_token_each_time(
 @given(beam=st.integers(1, 5), draw=draws, seed=seeds)
 @settings(max_examples=30, deadline=None)
 def test_result_of_a_sentence_does_not_depend_on_its_batch(
-    ranker: Ranker, beam: int, draw: Callable[..., float], seed: int
+    by: Arithmetic, beam: int, draw: Callable[..., float], seed: int
 ) -> None:
     toy, recipe = Toy(FIRST + 5, draw, seed), SearchRecipe(beam=beam)
     source, max_lengths = [13, 11, 7, 5], [2, 9, 1, 6]
-    together = run(ranker, toy, source, max_lengths, recipe, n_best=beam)
+    together = run(by, toy, source, max_lengths, recipe, n_best=beam)
     for sentence, longest, found in zip(source, max_lengths, together, strict=True):
-        [alone] = run(ranker, toy, [sentence], [longest], recipe, n_best=beam)
+        [alone] = run(by, toy, [sentence], [longest], recipe, n_best=beam)
         assert_same(found, alone)
 
 
 @given(ordinary=st.integers(1, 7), longest=st.integers(1, 6), beam=st.integers(1, 5), seed=seeds)
 @settings(max_examples=60, deadline=None)
 def test_ties_everywhere_resolve_as_in_the_plain_search(
-    ranker: Ranker, ordinary: int, longest: int, beam: int, seed: int
+    by: Arithmetic, ordinary: int, longest: int, beam: int, seed: int
 ) -> None:
     class Halves(Toy):
         """At every prefix some two tokens are possible, each with probability one half."""
@@ -189,7 +191,7 @@ def test_ties_everywhere_resolve_as_in_the_plain_search(
             return row
 
     toy, recipe = Halves(FIRST + ordinary, normal, seed), SearchRecipe(beam=beam, alpha=0.6)
-    [found] = run(ranker, toy, [0], [longest], recipe, n_best=beam)
+    [found] = run(by, toy, [0], [longest], recipe, n_best=beam)
     assert_same(found, plain(toy, 0, longest, recipe))
 
 
@@ -220,9 +222,8 @@ def test_with_both_fields_it_is_the_search_of_transformers(
         for alpha in (0.0, 1.0, 1.7):
             rules = SearchRecipe(beam=beam, alpha=alpha, penalty="length", finish="beam")
             found = search(
-                model, source, torch.full((len(sources),), LIMIT), rules, n_best=beam,
-                bos=BOS, eos=EOS, pad=PAD,
-            )  # fmt: skip
+                model, source, torch.full((len(sources),), LIMIT), rules, by=PLAIN, n_best=beam
+            )
             expected = theirs.generate(
                 input_ids=source.ids, attention_mask=(source.segments != 0).long(),
                 num_beams=beam, length_penalty=alpha, max_new_tokens=LIMIT, do_sample=False,

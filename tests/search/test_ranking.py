@@ -3,7 +3,6 @@
 import itertools
 import math
 import random
-from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -11,10 +10,11 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from regard.arithmetic.ranking import most_likely_by_blocks, summary
+from regard.arithmetic.cpu import Cpu
+from regard.arithmetic.products import Products
+from regard.equations import Arithmetic
 from regard.recipe import SearchRecipe
-from regard.search import Ranker
-from search.conftest import RANKERS
+from search.conftest import ARITHMETICS
 from search.searching import (
     IMPOSSIBLE,
     Toy,
@@ -95,7 +95,7 @@ def drawn(
 )
 @settings(max_examples=60, deadline=None)
 def test_the_ranking_is_that_of_all_continuations(
-    ranker: Ranker,
+    by: Arithmetic,
     dtype: torch.dtype,
     sentences: int,
     beams: int,
@@ -107,7 +107,7 @@ def test_the_ranking_is_that_of_all_continuations(
     live, rows = drawn(random.Random(seed), sentences, beams, vocabulary)
     logits = torch.tensor(rows).to(dtype).flatten(0, 1)
     before = logits.clone()
-    found = ranker(torch.tensor(live), logits, never, count)
+    found = by.most_likely(torch.tensor(live), logits, never, count)
     assert torch.equal(logits, before)
     for number, read in enumerate(logits.float().unflatten(0, (-1, beams)).tolist()):
         ranked = [
@@ -121,25 +121,23 @@ def test_the_ranking_is_that_of_all_continuations(
         assert all(one.log_p == IMPOSSIBLE for one in others)
 
 
-some_at_a_time = {
-    f"blocks, {count} at once": partial(
-        most_likely_by_blocks, summarize=partial(summary, at_once=count)
-    )
-    for count in (1, 1000, 2**21)
-}
+def by_blocks(logits_at_once: int) -> Arithmetic:
+    by = Cpu(Products())
+    by.logits_at_once = logits_at_once
+    return by
 
 
-@pytest.mark.parametrize("ranker", [*RANKERS.values(), *some_at_a_time.values()])
+@pytest.mark.parametrize("by", [*ARITHMETICS.values(), *map(by_blocks, (1, 1000, 2**21))])
 @given(vocabulary=st.integers(120, 700), beam=st.integers(1, 4), seed=seeds)
 @settings(max_examples=20, deadline=None)
 def test_large_vocabularies_are_ranked_like_small_ones(
-    ranker: Ranker, vocabulary: int, beam: int, seed: int
+    by: Arithmetic, vocabulary: int, beam: int, seed: int
 ) -> None:
     def stepped(generator: random.Random) -> float:
         return float(round(generator.gauss(0, 1.5)))  # the larger the rarer, and many are equal
 
     toy, recipe = Toy(vocabulary, stepped, seed), SearchRecipe(beam=beam)
-    found = run(ranker, toy, [0, 1], [2, 3], recipe, n_best=beam)
+    found = run(by, toy, [0, 1], [2, 3], recipe, n_best=beam)
     for sentence, longest in enumerate([2, 3]):
         assert_same(found[sentence], plain(toy, sentence, longest, recipe))
 
@@ -147,8 +145,8 @@ def test_large_vocabularies_are_ranked_like_small_ones(
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("others", [0.0, -math.inf])
 def test_one_logit_that_is_not_a_number_is_noticed(
-    ranker: Ranker, others: float, sign: int
+    by: Arithmetic, others: float, sign: int
 ) -> None:
     logits = torch.full((2, 300), others)
     logits[1, 200] = torch.tensor(math.nan).copysign(torch.tensor(float(sign)))
-    assert ranker(torch.zeros(1, 2), logits, (0, 1), 4).log_p.isnan().any()
+    assert by.most_likely(torch.zeros(1, 2), logits, (0, 1), 4).log_p.isnan().any()

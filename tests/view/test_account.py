@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.arithmetic.plain import PLAIN
 from regard.recipe import Recipe
 from regard.run.model_directory import Model
 from regard.search import search
-from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from regard.text.tokenizer import BOS, EOS, Tokenizer
 from regard.view.account import Account, Candidate, SearchRecorder
 
 END = "</s>"
@@ -43,7 +44,7 @@ def searched(
     recipe, recorder = Recipe().but(beam=beam, alpha=0.0).search, SearchRecorder()
     chain = Chain(model.tokenizer, after)
     limits = torch.tensor([longest])
-    search(chain, None, limits, recipe, bos=BOS, eos=EOS, pad=PAD, listen=recorder)
+    search(chain, None, limits, recipe, by=PLAIN, listen=recorder)
     return recorder.account(model.tokenizer, recipe, longest)
 
 

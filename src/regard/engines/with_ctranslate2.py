@@ -180,10 +180,8 @@ class CTranslate2Translator(EngineTranslator):
         self, source: Sequence[int], limit: int, recipe: SearchRecipe, n_best: int
     ) -> list[Hypothesis]:
         """The hypotheses of one source by our own search."""
-        [best] = search(
-            self.model, one_per_row([source]), torch.tensor([limit]), recipe, n_best=n_best,
-            bos=BOS, eos=EOS, pad=PAD, ranker=self.model.by.most_likely,
-        )  # fmt: skip
+        rows, limits = one_per_row([source]), torch.tensor([limit])
+        [best] = search(self.model, rows, limits, recipe, by=self.model.by, n_best=n_best)
         return best
 
     def _ask_all(

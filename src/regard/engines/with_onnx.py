@@ -19,7 +19,6 @@ from regard.errors import MissingExtra, ModelError
 from regard.hypotheses import Hypothesis
 from regard.recipe import SearchRecipe
 from regard.search import search
-from regard.text.tokenizer import BOS, EOS, PAD
 
 try:
     import onnxruntime
@@ -102,10 +101,7 @@ class OnnxTranslator(EngineTranslator):
 
         def searched(rows: Rows, _: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
             most = torch.tensor([limits[i] for i in batch])
-            return search(
-                self.model, rows, most, recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
-                ranker=self.model.by.most_likely,
-            )  # fmt: skip
+            return search(self.model, rows, most, recipe, by=self.model.by, n_best=n_best)
 
         return self.hypotheses(sources, searched, here=True)
 

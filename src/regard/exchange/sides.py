@@ -12,7 +12,7 @@ from regard.exchange.certificate import Sequences
 from regard.recipe import SearchRecipe
 from regard.run.model_directory import Model
 from regard.search import search
-from regard.text.tokenizer import BOS, EOS, PAD
+from regard.text.tokenizer import EOS
 
 
 class OurSide:
@@ -38,10 +38,7 @@ class OurSide:
 
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
         """The best output of beam search for each source."""
-        limits = torch.full((len(sources),), most)
-        found = search(
-            self._model.network, one_per_row(sources), limits,
-            self._rules.but(beam=beam, alpha=alpha), bos=BOS, eos=EOS, pad=PAD,
-            ranker=self._model.network.by.most_likely,
-        )  # fmt: skip
+        network, limits = self._model.network, torch.full((len(sources),), most)
+        rules = self._rules.but(beam=beam, alpha=alpha)
+        found = search(network, one_per_row(sources), limits, rules, by=network.by)
         return [list(best.tokens) for best, *_ in found]

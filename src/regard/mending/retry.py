@@ -15,7 +15,7 @@ from regard.decoding import Searchable
 from regard.hypotheses import Hypothesis
 from regard.recipe import MOST_STEPPED, WIDEST_BEAM, SearchRecipe
 from regard.search import search
-from regard.text.tokenizer import BOS, EOS, PAD
+from regard.text.tokenizer import EOS
 from regard.translation import Translation, Translator
 
 WIDER = 2
@@ -45,11 +45,8 @@ def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[
     wider.recipe = wider_search(translator.recipe)
 
     def search_batch(rows: Rows, limits: Tensor, _: list[int]) -> list[list[Hypothesis]]:
-        recipe, by = wider.recipe, wider.model.by
-        found = search(
-            WithoutRepetition(wider.model), rows, limits, recipe, n_best=recipe.beam, bos=BOS,
-            eos=EOS, pad=PAD, ranker=by.most_likely, chooser=by.choose, granule=by.granule,
-        )  # fmt: skip
+        model, recipe = WithoutRepetition(wider.model), wider.recipe
+        found = search(model, rows, limits, recipe, by=wider.model.by, n_best=recipe.beam)
         return [[_scored(one, translator.recipe) for one in best] for best in found]
 
     sources = [[*pieces, EOS] for pieces in translator.tokenizer.encode(sentences)]

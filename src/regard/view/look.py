@@ -17,7 +17,7 @@ from regard.errors import DataError, ModelError
 from regard.run.model_directory import Model
 from regard.search import search
 from regard.text.protocol import AnyTokenizer, SideName
-from regard.text.tokenizer import BOS, EOS, PAD
+from regard.text.tokenizer import BOS, EOS
 from regard.view.account import Account, SearchRecorder
 from regard.view.pieces import Words, labels, merged, word_labels, words
 from regard.view.recording import record_attention
@@ -130,8 +130,7 @@ def look_at(
         limits = torch.tensor([longest])
         (found, *_), *_ = search(
             model.network, rows, limits, model.recipe.search,
-            bos=BOS, eos=EOS, pad=PAD, listen=recorder if listen else None,
-            ranker=model.network.by.most_likely,
+            by=model.network.by, listen=recorder if listen else None,
         )  # fmt: skip
         written = [*found.tokens, EOS][:positions]
         if listen:
