@@ -219,22 +219,14 @@ class BySize:
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`."""
-        if batch.slots * self._weights < self._chosen.large:
-            return self._whole.learn(batch)
-        if self._halves is not None:
-            return (self._halves if len(batch.labels) > 1 else self._whole).learn(batch)
-        with self._model.computing_by(self._large):
-            return self._whole.learn(batch)
+        large = batch.slots * self._weights >= self._chosen.large
+        parts = self._chosen.parts() if large else ()
+        if len(parts) == 1:
+            with self._model.computing_by(parts[0]):
+                return self._whole.learn(batch)
+        halved = len(parts) == 2 and self._can_halve and len(batch.labels) > 1
+        return (self._halves if halved else self._whole).learn(batch)
 
     @cached_property
-    def _large(self) -> Arithmetic:
-        """The arithmetic for large batches that are not halved, made for the first such batch."""
-        parts = self._chosen.parts()
-        return parts[0] if len(parts) == 1 else self._chosen.whole
-
-    @cached_property
-    def _halves(self) -> Halves | None:
-        parts = self._chosen.parts()
-        if len(parts) == 1 or not self._can_halve:
-            return None
-        return Halves(self._whole, parts)
+    def _halves(self) -> Halves:
+        return Halves(self._whole, self._chosen.parts())
