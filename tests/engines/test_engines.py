@@ -13,7 +13,7 @@ from regard.engines.exported import open_exported
 from regard.engines.opening import load_exported
 from regard.engines.translator import EngineTranslator
 from regard.engines.with_ctranslate2 import CTranslate2Model
-from regard.engines.with_onnx import OnnxModel, OnnxTranslator
+from regard.engines.with_onnx import OnnxTranslator
 from regard.errors import ModelError, RecipeError, RegardError
 from regard.exchange.exporting import write_export
 from regard.exchange.parts import MOST_POSITIONS, tables_of
@@ -156,7 +156,7 @@ def test_an_export_accepts_sentences_as_long_as_it_has_positions(
         assert load_exported(tmp_path / "onnx", "onnx").longest == 5000
         exported = open_exported(tmp_path / "onnx", "onnx")
         fewer = replace(exported, manifest=exported.manifest | {"positions": 2053})
-        assert OnnxTranslator(OnnxModel(fewer, 1), fewer).longest == 2053
+        assert OnnxTranslator(fewer, 1).longest == 2053
 
 
 def test_another_search_is_refused(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from regard.engines.exported import Exported, open_exported
 from regard.engines.translator import EngineTranslator
 from regard.errors import unknown
 
@@ -19,13 +21,21 @@ def load_exported(directory: str | Path, engine: str) -> EngineTranslator:
     Raises RecipeError for an unknown engine, MissingExtra if the engine is not installed, and
     ModelError if the directory was not exported for the engine.
     """
-    threads = torch.get_num_threads()
+    translator = translator_by(engine)  # raises MissingExtra before ModelError
+    return translator(open_exported(Path(directory), engine), torch.get_num_threads())
+
+
+def translator_by(engine: str) -> Callable[[Exported, int], EngineTranslator]:
+    """The class of translators by this engine; it takes an exported directory and the threads.
+
+    Raises RecipeError for an unknown engine, and MissingExtra if the engine is not installed.
+    """
     if engine == "ctranslate2":
-        from regard.engines.with_ctranslate2 import load_ctranslate2
+        from regard.engines.with_ctranslate2 import CTranslate2Translator
 
-        return load_ctranslate2(Path(directory), threads)
+        return CTranslate2Translator
     if engine == "onnx":
-        from regard.engines.with_onnx import load_onnx
+        from regard.engines.with_onnx import OnnxTranslator
 
-        return load_onnx(Path(directory), threads)
+        return OnnxTranslator
     raise unknown("engine", engine, list(ENGINES))

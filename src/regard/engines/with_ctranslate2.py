@@ -25,7 +25,6 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from torch import Tensor
 
 from regard.data.rows import Rows, one_per_row
 from regard.division import by_length
-from regard.engines.exported import Exported, open_exported
+from regard.engines.exported import Exported
 from regard.engines.translator import EngineModel, EngineTranslator
 from regard.errors import MissingExtra, ModelError, RecipeError
 from regard.hypotheses import Hypothesis
@@ -131,6 +130,9 @@ class CTranslate2Translator(EngineTranslator):
     """A translator by CTranslate2."""
 
     model: CTranslate2Model
+
+    def __init__(self, exported: Exported, threads: int):
+        super().__init__(CTranslate2Model(exported, threads), exported)
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -294,12 +296,3 @@ def _names(exported: Exported, side: str) -> list[str]:
             names: list[str] = json.loads(path.read_text("utf-8"))
             return names
     raise ModelError(f"{exported.directory}: has no {side} vocabulary: export it again")
-
-
-def load_ctranslate2(directory: Path, threads: int) -> CTranslate2Translator:
-    """Open a directory that `regard export ctranslate2` made.
-
-    Raises ModelError if the directory is missing or damaged, or was made for another engine.
-    """
-    exported = open_exported(directory, "ctranslate2")
-    return CTranslate2Translator(CTranslate2Model(exported, threads), exported)

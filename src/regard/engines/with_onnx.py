@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.rows import Rows
-from regard.engines.exported import Exported, open_exported
+from regard.engines.exported import Exported
 from regard.engines.translator import EngineModel, EngineTranslator
 from regard.errors import MissingExtra, ModelError
 from regard.hypotheses import Hypothesis
@@ -85,6 +84,9 @@ class OnnxTranslator(EngineTranslator):
 
     model: OnnxModel
 
+    def __init__(self, exported: Exported, threads: int):
+        super().__init__(OnnxModel(exported, threads), exported)
+
     @property
     def versions(self) -> Mapping[str, str]:
         """The version of ONNX Runtime."""
@@ -104,12 +106,3 @@ class OnnxTranslator(EngineTranslator):
             return search(self.model, rows, most, recipe, by=self.model.by, n_best=n_best)
 
         return self.hypotheses(sources, searched, here=True)
-
-
-def load_onnx(directory: Path, threads: int) -> OnnxTranslator:
-    """Open a directory that `regard export onnx` made.
-
-    Raises ModelError if the directory is missing or damaged, or was made for another engine.
-    """
-    exported = open_exported(directory, "onnx")
-    return OnnxTranslator(OnnxModel(exported, threads), exported)

@@ -9,6 +9,7 @@ from typing import Any
 
 from regard import __version__
 from regard.engines.exported import EXPORTED, Exported
+from regard.engines.opening import translator_by
 from regard.errors import ModelError, RecipeError, unknown
 from regard.exchange.certificate import TOLERANCE, Certificate, Side, certify, unproved
 from regard.exchange.certified import refuse_existing, write_certified
@@ -119,7 +120,8 @@ def _to_argos(
 
     def prove(folder: Path) -> Certificate:
         exported = Exported(folder, model.recipe, model.tokenizer, {"positions": positions})
-        return _certified(model, _in_ctranslate2(exported), "argos", positions, tolerance)
+        theirs = EngineSide(translator_by("ctranslate2")(exported, 1))
+        return _certified(model, theirs, "argos", positions, tolerance)
 
     if len(text) < 2:
         raise RecipeError(
@@ -139,26 +141,15 @@ def _to_ctranslate2(model: Model, out: Path, precision: str) -> Certificate:
 
     return _write(
         model, out, "ctranslate2", lambda folder: write_ctranslate2(model, folder, precision),
-        _in_ctranslate2, _tolerance(precision), {"precision": precision},
+        _tolerance(precision), {"precision": precision},
     )  # fmt: skip
 
 
-def _in_ctranslate2(exported: Exported) -> EngineSide:
-    from regard.engines.with_ctranslate2 import CTranslate2Model, CTranslate2Translator
-
-    return EngineSide(CTranslate2Translator(CTranslate2Model(exported, 1), exported))
-
-
 def _to_onnx(model: Model, out: Path) -> Certificate:
-    from regard.engines.with_onnx import OnnxModel, OnnxTranslator
+    translator_by("onnx")  # raises if ONNX Runtime is missing, before anything is written
     from regard.exchange.to_onnx import write_onnx
 
-    def opened(exported: Exported) -> EngineSide:
-        return EngineSide(OnnxTranslator(OnnxModel(exported, 1), exported))
-
-    return _write(
-        model, out, "onnx", lambda folder: write_onnx(model, folder), opened, TOLERANCE, {}
-    )
+    return _write(model, out, "onnx", lambda folder: write_onnx(model, folder), TOLERANCE, {})
 
 
 def _write(
@@ -166,7 +157,6 @@ def _write(
     out: Path,
     format: str,  # noqa: A002
     fill: Callable[[Path], None],
-    opened: Callable[[Exported], EngineSide],
     tolerance: float | None,
     facts: dict[str, Any],
 ) -> Certificate:
@@ -180,7 +170,8 @@ def _write(
         model.tokenizer.save(folder / "tokenizer.json")
 
     def prove(folder: Path) -> Certificate:
-        theirs = opened(Exported(folder, model.recipe, model.tokenizer, about))
+        exported = Exported(folder, model.recipe, model.tokenizer, about)
+        theirs = EngineSide(translator_by(format)(exported, 1))
         return _certified(model, theirs, format, positions, tolerance)
 
     return write_certified(out, write, prove, about)
