@@ -4,40 +4,30 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.arithmetic.plain import Plain
-from regard.arithmetic.ranking import most_likely_by_blocks, summary
+from regard.arithmetic.cpu import Cpu
+from regard.arithmetic.products import Products
 from regard.data.rows import Rows
 from regard.encoder_decoder import EncoderDecoder
 from regard.engines.exported import Exported
-from regard.equations import Ranking
 from regard.errors import RegardError
 from regard.hypotheses import Hypothesis
 from regard.recipe import SearchRecipe
 from regard.translation import PartialListener, Translation, Translator
 
 
-class OneBatch(Plain):
+class OneBatch(Cpu):
     """The arithmetic of regard's search if another program, the engine, computes the model.
 
     One batch is decoded at a time, because the engine uses all cores of the processor for it.
     """
 
     side_by_side = False
-
-    def most_likely(
-        self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
-    ) -> Ranking:
-        """The best continuations of each sentence.
-
-        The vocabulary is divided into blocks, and only tokens of the best blocks are ranked.
-        """
-        return most_likely_by_blocks(live, logits, never, count, partial(summary, at_once=2**18))
+    logits_at_once = 2**18
 
 
 class EngineModel(ABC):
@@ -47,7 +37,7 @@ class EngineModel(ABC):
     """
 
     def __init__(self, longest: int):
-        self.by, self.longest = OneBatch(), longest
+        self.by, self.longest = OneBatch(Products()), longest
         self.device = torch.device("cpu")
         self.members: tuple[EncoderDecoder, ...] = ()  # none: the engine holds the weights
 
@@ -67,7 +57,6 @@ class EngineTranslator(Translator):
         recipe = exported.recipe
         longest = min(recipe.data.max_length, model.longest)
         super().__init__(model, exported.tokenizer, recipe.search, longest, exact=False)
-        self.may_be_copied = False
 
     @property
     @abstractmethod
