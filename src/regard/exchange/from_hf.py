@@ -12,6 +12,7 @@ from regard.exchange.from_own_hf import is_own, read_own_hf
 from regard.exchange.hf_generation import GENERATION_KEYS, SPECIAL_IDS, Generation, generation_of
 from regard.exchange.hf_side import foreign_side
 from regard.exchange.matrices import ForeignMatrices
+from regard.exchange.positions import learned_positions
 from regard.exchange.reading import (
     checksum_of,
     read_object,
@@ -229,9 +230,7 @@ def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[Tensor | None, 
             f"{names[0]}: positions of encoder and decoder differ, and are no sinusoids of §3.5: "
             "no model here has two tables"
         )
-    longest = min(recipe.data.max_length, len(tables[0]))
-    fields = {"positions": "learned", "max_positions": len(tables[0]), "max_length": longest}
-    return tables[0], fields
+    return learned_positions(tables[0], recipe)
 
 
 def _are_usual(table: Tensor) -> bool:

@@ -4,16 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from regard.errors import ModelError
 from regard.exchange.foreign import LONGEST_SOURCE, Foreign, ForeignConfig, foreign_recipe, not_run
 from regard.exchange.matrices import ForeignMatrices
+from regard.exchange.positions import refuse_other_sinusoids
 from regard.exchange.reading import parse_yaml, read_pickled, tensors_of, text_of_file
 from regard.exchange.texts import SpecialNames, Texts, tokenizer_of
 from regard.exchange.weights import ForeignWeights, layers
-from regard.layers import sinusoids
 from regard.recipe import WIDEST_BEAM, Recipe
 from regard.text.foreign.base import ForeignTokenizer
 
@@ -254,18 +253,6 @@ def _own(
         weights.drop([name])
         return other
     return weights.take(name, entries, other.shape[1])
-
-
-def refuse_other_sinusoids(weights: ForeignWeights, name: str, width: int, where: Path) -> None:
-    """Take the table of positions with this name, if it is stored.
-
-    Raises ModelError if the table differs from the sinusoids of §3.5.
-    """
-    if name not in weights:
-        return
-    table = weights.take_any(name).reshape(-1, width)
-    if not torch.allclose(table, sinusoids(len(table), width), rtol=0, atol=2e-3):
-        raise ModelError(f"{where}: {name} holds other positions than the sinusoids of §3.5")
 
 
 def _part(stack: str, i: int, part: str) -> str:

@@ -3,7 +3,6 @@
 The configuration is the text `special:model.yml` inside the file.
 """
 
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from regard.exchange.foreign import (
     not_run,
 )
 from regard.exchange.matrices import ForeignMatrices
+from regard.exchange.positions import tensor2tensor_sinusoids
 from regard.exchange.reading import parse_yaml, read_npz
 from regard.exchange.texts import SpecialNames, Texts, tokenizer_of
 from regard.exchange.weights import ForeignWeights, layers
@@ -211,15 +211,3 @@ def _part(*, pre: bool) -> Any:
         return f"{prefix}_{'ffn' if kind == 'ff' else 'Wo'}_{norm}"
 
     return named
-
-
-def tensor2tensor_sinusoids(length: int, d_model: int) -> Tensor:
-    """[length, d_model] All sines, then all cosines, of pos / 10000^(i / (d_model / 2 - 1)).
-
-    Here i counts the sines, and likewise the cosines, from 0. tensor2tensor, marian-nmt and fairseq
-    have these positional encodings. In §3.5 the exponent is 2i / d_model.
-    """
-    half = d_model // 2
-    rates = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(1e4) / (half - 1)))
-    angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
-    return torch.cat([angles.sin(), angles.cos()], dim=1).float()

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from regard.errors import ModelError
 from regard.exchange.foreign import LONGEST_SOURCE, Foreign, ForeignConfig, foreign_recipe, not_run
-from regard.exchange.from_joeynmt import refuse_other_sinusoids
 from regard.exchange.matrices import ForeignMatrices
+from regard.exchange.positions import refuse_other_sinusoids
 from regard.exchange.reading import read_pickled, tensors_of
 from regard.exchange.texts import SpecialNames, Texts, Vocabulary, tokenizer_of
 from regard.exchange.weights import ForeignWeights, layers

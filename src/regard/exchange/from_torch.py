@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.errors import ModelError, RecipeError
 from regard.exchange.foreign import LONGEST_SOURCE, Foreign, foreign_recipe, not_run
 from regard.exchange.matrices import ForeignMatrices
+from regard.exchange.positions import learned_positions
 from regard.exchange.reading import read_pickled, read_safetensors, tensors_of
 from regard.exchange.texts import SpecialNames, Texts, tokenizer_of
 from regard.exchange.weights import ForeignWeights, layers
@@ -305,6 +306,4 @@ def _positions(
     for kind, sines in (("sinusoidal", sinusoids), ("halves", sinusoids_in_halves)):
         if torch.allclose(table, sines(len(table), width), rtol=0, atol=2e-3):
             return None, {"positions": kind}
-    longest = min(recipe.data.max_length, len(table))
-    fields = {"positions": "learned", "max_positions": len(table), "max_length": longest}
-    return table, fields
+    return learned_positions(table, recipe)

@@ -1,0 +1,44 @@
+"""The positions of foreign models: stored tables, and the sinusoids of other programs."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import ModelError
+from regard.exchange.weights import ForeignWeights
+from regard.layers import sinusoids
+from regard.recipe import Recipe
+
+
+def refuse_other_sinusoids(weights: ForeignWeights, name: str, width: int, where: Path) -> None:
+    """Take the table of positions with this name, if it is stored.
+
+    Raises ModelError if the table differs from the sinusoids of §3.5.
+    """
+    if name not in weights:
+        return
+    table = weights.take_any(name).reshape(-1, width)
+    if not torch.allclose(table, sinusoids(len(table), width), rtol=0, atol=2e-3):
+        raise ModelError(f"{where}: {name} holds other positions than the sinusoids of §3.5")
+
+
+def learned_positions(table: Tensor, recipe: Recipe) -> tuple[Tensor, dict[str, Any]]:
+    """The table, and the fields of a recipe whose learned positions it holds."""
+    longest = min(recipe.data.max_length, len(table))
+    fields = {"positions": "learned", "max_positions": len(table), "max_length": longest}
+    return table, fields
+
+
+def tensor2tensor_sinusoids(length: int, d_model: int) -> Tensor:
+    """[length, d_model] All sines, then all cosines, of pos / 10000^(i / (d_model / 2 - 1)).
+
+    Here i counts the sines, and likewise the cosines, from 0. tensor2tensor, marian-nmt and fairseq
+    have these positional encodings. In §3.5 the exponent is 2i / d_model.
+    """
+    half = d_model // 2
+    rates = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(1e4) / (half - 1)))
+    angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=1).float()
