@@ -12,7 +12,7 @@ from regard.errors import MissingExtra
 
 if TYPE_CHECKING:
     from regard.mending.mend import Mended
-    from regard.serve.passages import Passage
+    from regard.text.passages import Passage
     from regard.translation import Translator
 
 
@@ -155,7 +155,7 @@ class ParagraphLines(SentenceLines):
 
     def _passage(self, line: str) -> "Passage":
         try:
-            from regard.serve.passages import read_passage
+            from regard.text.passages import read_passage
         except ModuleNotFoundError:
             raise MissingExtra("regard translate --paragraphs", "serve") from None
         return read_passage(line, self.language, self.translator.tokenizer)

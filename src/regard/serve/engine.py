@@ -11,7 +11,7 @@ from regard.mending.mend import Mended, mended
 from regard.serve.batching import Batcher
 from regard.serve.languages import LanguagePair, base
 from regard.serve.metrics import Metrics
-from regard.serve.passages import Passage, read_passage
+from regard.text.passages import Passage, read_passage
 from regard.text.tokenizer import EOS
 from regard.translation import PartialListener, Translator
 from regard.view.look import Look, seen

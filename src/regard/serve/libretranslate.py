@@ -12,8 +12,8 @@ from starlette.concurrency import run_in_threadpool
 from regard.serve.bodies import read_fields, unless_disconnected
 from regard.serve.engine import Engine, SentenceRequest
 from regard.serve.languages import Detected, language_name, usual
-from regard.serve.passages import readable
 from regard.serve.service import Job, Service
+from regard.text.passages import readable
 
 
 class Refusal(BaseModel):

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from regard.mending.flaws import Flaw
 from regard.serve import engine
-from regard.serve.passages import Passage
+from regard.text.passages import Passage
 from regard.view.look import Look
 
 MOST_WEIGHTS = 200_000

@@ -16,7 +16,7 @@ from regard.serve.engine import Engine, Rendering, SentenceRequest
 from regard.serve.keys import Allowance, Keys
 from regard.serve.languages import Detected, Detector, LanguagePair, language_name
 from regard.serve.metrics import Metrics
-from regard.serve.passages import Passage
+from regard.text.passages import Passage
 
 BUSY = "The server is busy: try again later"
 RETRY_AFTER = (1, 4)

@@ -1,1 +1,1 @@
-"""§5.1 Text: rules for the sentence pairs to learn from, and the tokenizer."""
+"""§5.1 Text: which sentence pairs to learn from, the tokenizer, and the sentences of a text."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.serve.passages import read_html, read_text
+from regard.text.passages import read_html, read_text
 
 
 def shouted(text: str, *, is_html: bool = False) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sentencex import segment
 
-from regard.serve.markup import stretches
+from regard.text.markup import stretches
 from regard.text.protocol import AnyTokenizer
 from regard.text.scripts import HANGUL, are_korean, are_unspaced
 
