@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
+from pydantic import BaseModel, Field
 
 from regard.errors import RecipeError
 from regard.text.scripts import refuse_country
@@ -77,12 +78,12 @@ def language_name(code: str) -> str:
     return _NAMES.get(code, code)
 
 
-@dataclass(frozen=True)
-class Detected:
-    """A language that a text may be in, and its probability in per cent."""
+class Guess(BaseModel):
+    """A language that a text may be in."""
 
+    confidence: Annotated[float, Field(ge=0, le=100)]
+    """The probability of the language, in per cent."""
     language: str
-    confidence: float
 
 
 @cache
@@ -105,7 +106,7 @@ class Detector:
         self._known = sorted(self._codes.keys() & set(self._identifier.labels))
         self._identifier.set_languages(self._known or None)
 
-    def rank(self, text: str) -> list[Detected]:
+    def rank(self, text: str) -> list[Guess]:
         """The languages, the most probable one first.
 
         All have confidence 0 if py3langid knows none of them. Languages that differ only in region
@@ -114,7 +115,7 @@ class Detector:
         unknown = [(language, 0.0) for language in self._codes]
         ranked = self._identifier.rank(text[:LOOKED_AT]) if self._known else unknown
         return [
-            Detected(code, round(100 * share, 1))
+            Guess(confidence=round(100 * share, 1), language=code)
             for language, share in ranked
             for code in self._codes[language]
         ]

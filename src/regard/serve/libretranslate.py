@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from regard.serve.bodies import read_fields, unless_disconnected
 from regard.serve.engine import Engine, SentenceRequest
-from regard.serve.languages import Detected, language_name, usual
+from regard.serve.languages import Guess, language_name, usual
 from regard.serve.service import Job, Service
 from regard.text.passages import readable
 
@@ -50,13 +50,6 @@ class Language(BaseModel):
     code: str
     name: str
     targets: list[str]
-
-
-class Guess(BaseModel):
-    """A language that a text may be in."""
-
-    confidence: Annotated[float, Field(ge=0, le=100)]
-    language: str
 
 
 class Translated(BaseModel):
@@ -102,7 +95,7 @@ def libretranslate_routes(service: Service) -> APIRouter:
         service.admit(request, _text(fields, "api_key", ""))
         text = _text(fields, "q")
         service.check_size(request, [text])
-        return [_guess(d) for d in service.detector.rank(text)]
+        return service.detector.rank(text)
 
     @router.head("/languages", include_in_schema=False)
     @router.get("/languages")
@@ -168,12 +161,10 @@ async def _translate(service: Service, request: Request, fields: dict[str, Any])
     return _answer(found, wanted, guesses, as_list)
 
 
-async def _guesses(
-    service: Service, texts: list[str], target: str, is_html: bool
-) -> list[Detected]:
+async def _guesses(service: Service, texts: list[str], target: str, is_html: bool) -> list[Guess]:
     """The most probable language of each text; HTML is judged by the text between its tags."""
 
-    def guess(text: str) -> Detected:
+    def guess(text: str) -> Guess:
         return service.detect(readable(text) if is_html else text, target)
 
     return await run_in_threadpool(lambda: list(map(guess, texts)))
@@ -192,15 +183,13 @@ async def _made(
         return [await _versions(job, n_best) for job in running]
 
 
-def _answer(
-    found: list[list[str]], wanted: int, guesses: list[Detected], as_list: bool
-) -> Translated:
+def _answer(found: list[list[str]], wanted: int, guesses: list[Guess], as_list: bool) -> Translated:
     """The answer to a request: each field is a list or, unless `as_list`, the list's only item."""
     fields: dict[str, list[Any]] = {"translatedText": [versions[0] for versions in found]}
     if wanted:
         fields["alternatives"] = [versions[1:] for versions in found]
     if guesses:
-        fields["detectedLanguage"] = [_guess(g) for g in guesses]
+        fields["detectedLanguage"] = guesses
     return Translated(**fields if as_list else {key: each[0] for key, each in fields.items()})
 
 
@@ -252,7 +241,3 @@ def _count(value: Any) -> int:
     except (TypeError, ValueError, OverflowError):
         problem = "Invalid request: alternatives parameter is not a number"
         raise HTTPException(400, problem) from None
-
-
-def _guess(detected: Detected) -> Guess:
-    return Guess(confidence=detected.confidence, language=detected.language)

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from regard.serve.batching import QueueFull
 from regard.serve.engine import Engine, Rendering, SentenceRequest
 from regard.serve.keys import Allowance, Keys
-from regard.serve.languages import Detected, Detector, LanguagePair, language_name
+from regard.serve.languages import Detector, Guess, LanguagePair, language_name
 from regard.serve.metrics import Metrics
 from regard.text.passages import Passage
 
@@ -98,7 +98,7 @@ class Service:
         """The languages into which the language `source` can be translated."""
         return sorted(pair.target for pair in self.engines if pair.source == source)
 
-    def detect(self, text: str, target: str) -> Detected:
+    def detect(self, text: str, target: str) -> Guess:
         """The most probable language of a text.
 
         If several languages are equally probable, a language with a model into `target` is
