@@ -45,6 +45,11 @@ class TrainingFiles:
         return any((self.source, self.target, self.valid_source, self.valid_target))
 
     @property
+    def content(self) -> str:
+        """The kind of examples in the files: "trees" or "pairs"."""
+        return "trees" if self.trees else "pairs"
+
+    @property
     def can_be_prepared(self) -> bool:
         """Whether there are enough files to prepare data: source and target text, or trees."""
         return bool(self.trees or (self.source and self.target))

@@ -27,7 +27,7 @@ def speed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rows_of_several_tables_are_planned_once(tmp_path: Path) -> None:
     study = Study(scale_named("mini"), tmp_path / "t", (1,))
-    rows = {row.name: row for row in planned_rows(study, list(EXPERIMENTS.values()))}
+    rows = {row.name: row for row in planned_rows(study, list(EXPERIMENTS.values()), 1)}
     assert set(TABLE_3) < set(rows)
     recipe = study.scale.base(study.out)
     base, vocabulary = rows["base"], recipe.tokenizer.vocabulary
@@ -45,7 +45,7 @@ def test_only_what_is_trained_is_counted(tmp_path: Path) -> None:
 
     def trainings(table: str, *seeds: int, rows: Iterable[str] = ()) -> dict[str, int]:
         study = Study(scale_named("mini"), tmp_path / "t", seeds, frozenset(rows))
-        return {row.name: row.trainings for row in planned_rows(study, [EXPERIMENTS[table]])}
+        return {row.name: row.trainings for row in planned_rows(study, [EXPERIMENTS[table]], 1)}
 
     assert trainings("table2", 1)["base"] == 2
     assert trainings("table2", 1)["big"] == 1
@@ -68,7 +68,7 @@ def test_a_process_has_one_thread_and_a_core(tmp_path: Path) -> None:
         *_, last = plan_lines(study, [EXPERIMENTS[table]], processes, 1e6)
         return float(last.rpartition(": ")[2].replace(",", "")) / 1e6
 
-    gold, _ = planned_rows(study, [EXPERIMENTS["table4"]])
+    gold, _ = planned_rows(study, [EXPERIMENTS["table4"]], 1)
     assert gold.seconds == gold.flop / 1e12
     assert hours("table4", 1) == pytest.approx(2 * gold.seconds / 3600, rel=1e-4)
     assert hours("table4", 2) == hours("table4", 1)  # each with one thread
@@ -79,7 +79,7 @@ def test_a_process_has_one_thread_and_a_core(tmp_path: Path) -> None:
 
 def test_the_papers_base_takes_twelve_hours_on_its_machine(tmp_path: Path) -> None:
     study = Study(scale_named("paper"), tmp_path / "t", (1,))
-    rows = {row.name: row for row in planned_rows(study, [EXPERIMENTS["table3"]])}
+    rows = {row.name: row for row in planned_rows(study, [EXPERIMENTS["table3"]], 1)}
     assert rows["base"].p100_hours == pytest.approx(12)
     assert rows["base"].steps == BASE.training.steps
     assert rows["big"].p100_hours > 3.5 * 24  # it had larger products, which are faster

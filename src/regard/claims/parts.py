@@ -75,7 +75,7 @@ class Evidence:
         )
 
     def figures_of(
-        self, part: str, numbers: Mapping[str, str], digits: int = 1
+        self, part: str, numbers: Mapping[str, str], digits: int
     ) -> tuple[Quantity, ...]:
         """Several quantities of one part; `numbers` maps labels to the numbers' names."""
         return tuple(Quantity(label, self.of(part, n), digits) for label, n in numbers.items())

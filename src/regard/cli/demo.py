@@ -93,7 +93,7 @@ def _learn(
         recipe = recipe.but(steps=steps)
     if not was_begun(out, recipe, pairs):
         files = write(out / "corpus", pairs)
-        with preparing(quiet, "trees" if files.trees else "pairs") as progress:
+        with preparing(quiet, files.content) as progress:
             files.prepare(out / "data", recipe, progress=progress)
     train_and_show(recipe, out / "data", out, quiet=quiet)
 

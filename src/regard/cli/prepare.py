@@ -61,15 +61,14 @@ def prepare(
     from regard.inputs import prepare_files
 
     files = training_files(text, trees, mix)
-    what = "trees" if files.trees else "pairs"
-    with preparing(quiet, what) as progress:
+    with preparing(quiet, files.content) as progress:
         report = prepare_files(
             files, out, recipe=recipe, assignments=assign or (), tokenizer=tokenizer,
             workers=workers, progress=progress,
         )  # fmt: skip
     # With --time, `regard train` chooses a recipe for prepared text, unless the user has named one.
     time = " --time 1h" if recipe is None and not files.trees else ""
-    typer.echo(_summary(report, out, what) + time)
+    typer.echo(_summary(report, out, files.content) + time)
 
 
 def _summary(report: "Report", out: Path, what: str) -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def preparing(quiet: bool, what: str = "pairs") -> "Iterator[Callable[[Progress], object]]":
+def preparing(quiet: bool, what: str) -> "Iterator[Callable[[Progress], object]]":
     """A context in which SIGTERM raises SystemExit(143), so that unfinished files are removed.
 
     Yields a function to call with each `Progress`. The function shows the progress, counted in

@@ -240,7 +240,7 @@ def _begin(start: "Start", quiet: bool, *, trains: bool) -> "tuple[Recipe, Path]
     from regard.cli.preparing import preparing
     from regard.start import begin
 
-    with preparing(quiet, "trees" if start.files.trees else "pairs") as progress:
+    with preparing(quiet, start.files.content) as progress:
         tell = (lambda _: None) if quiet else note
         return begin(
             start,

@@ -28,6 +28,7 @@ WRITTEN = 40
 IMPOSSIBLE = -1e29
 """A logit below this belongs to an entry that is never written. If an entry has such a logit on
 both sides of a conversion, the two logits are not compared."""
+_BEAM = 4
 _LONGEST_CERTIFICATE = 2**20
 
 Sequences = Sequence[Sequence[int]]
@@ -143,7 +144,6 @@ def certify(
     conversion: str,
     files: Mapping[str, str],
     longest: int,
-    beam: int = 4,
     alpha: float = 1.0,
     penalty: str = "length",
     tolerance: float | None = TOLERANCE,
@@ -162,7 +162,7 @@ def certify(
     most = min(WRITTEN, longest)
     greedy = ours.beam(ids, most, 1, 1.0)
     difference, spread = _compared(ours, theirs, ids, greedy, conversion, tolerance)
-    searches = [side.beam(ids, most, beam, alpha) for side in (ours, theirs)]
+    searches = [side.beam(ids, most, _BEAM, alpha) for side in (ours, theirs)]
     return Certificate(
         conversion=conversion,
         date=_now(),
@@ -174,7 +174,7 @@ def certify(
         range=spread,
         greedy=_share(greedy, theirs.beam(ids, most, 1, 1.0)),
         searched=_share(*searches),
-        beam=beam,
+        beam=_BEAM,
         alpha=alpha,
         penalty=penalty,
     )

@@ -45,7 +45,7 @@ class PlannedRow:
 
 
 def planned_rows(
-    study: Study, experiments: Sequence[Experiment], processes: int = 1
+    study: Study, experiments: Sequence[Experiment], processes: int
 ) -> list[PlannedRow]:
     """The rows that the tables train; a row of several tables is listed once.
 

@@ -22,7 +22,7 @@ class Journal:
     """Appends records to a file and passes them to listeners; a record has `event` and `time`."""
 
     def __init__(self, path: Path, listeners: tuple[RecordListener, ...] = ()):
-        self.path, self.listeners = path, list(listeners)
+        self.path, self._listeners = path, listeners
 
     def write(self, event: str, **fields: Any) -> None:
         """Append one record; raises RegardError if it cannot be written.
@@ -37,7 +37,7 @@ class Journal:
             self.path.open("a", encoding="utf-8", errors="backslashreplace") as file,
         ):
             file.write(json.dumps(clean, ensure_ascii=False) + "\n")
-        for listener in self.listeners:
+        for listener in self._listeners:
             listener(record)
 
     def sync(self) -> None:
