@@ -32,13 +32,13 @@ In the signature of a loop, "float32" stands for fp32, and "uint16" for the 16 b
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
-def loop_for(*signatures: str) -> Callable[[Function], Function]:
-    """A decorator that compiles a loop for these signatures when the loop's module is imported.
+def loop_for(signature: str) -> Callable[[Function], Function]:
+    """A decorator that compiles a loop for this signature when the loop's module is imported.
 
     A signature with "{n}" is compiled twice: for fp32 and for bf16.
     """
-    kinds = ("float32", "uint16")
-    every = [s.replace("{n}", n) for s in signatures for n in (kinds if "{n}" in s else kinds[:1])]
+    kinds = ("float32", "uint16") if "{n}" in signature else ("",)
+    every = [signature.replace("{n}", kind) for kind in kinds]
     options: Any = {"nogil": True, "fastmath": _FAST, "error_model": "numpy"}
 
     def compile_now(function: Function) -> Function:
