@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from regard.arithmetic.choose import choose_dtype, for_decoding, is_fastest_in_int8, refuse_int8
+from regard.arithmetic.choose import for_decoding, is_fastest_in_int8, refuse_int8
 from regard.errors import RecipeError
 from regard.machine.devices import choose_device, has_bf16
 from regard.run.model_directory import Model, open_model
@@ -41,7 +41,7 @@ def open_to_decode(
     int8 = precision == "int8"
     if int8:
         refuse_int8(device)
-    dtype = choose_dtype("fp32" if int8 else precision, device)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     if exact is None and (int8 or dtype != torch.float32):
         exact = False
     model = open_model(directory, dtype)
