@@ -315,7 +315,7 @@ def test_inference_in_int8_is_refused_where_products_are_not_exact(
     choose.refuse_int8(CPU)
     with pytest.raises(RecipeError, match="int8 needs an x86 processor: use bf16 or fp32"):
         choose.refuse_int8(GPU)
-    monkeypatch.setattr(Int8Linear, "__call__", lambda *_: torch.full((16, 16), 63.0))
+    monkeypatch.setattr(Int8Linear, "product", lambda *_: torch.full((16, 16), 63.0))
     monkeypatch.setattr(choose, "largest_weight", largest_weight.__wrapped__)  # not remembered
     with pytest.raises(RecipeError, match="int8 needs an x86 processor: use bf16 or fp32"):
         choose.refuse_int8(CPU)

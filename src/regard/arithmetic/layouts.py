@@ -71,11 +71,15 @@ class Int8Linear:
     ) -> Float[Tensor, "*batch outputs"]:
         """x W^T + b of fp32 states x, with the errors of rounding; then ReLU if `relu`."""
         rounded, scale = by.round_unsigned(x)
+        return by.scale_rows(self.product(rounded), scale, self.bias, relu)
+
+    def product(self, rounded: UInt8[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
+        """The product of rounded states and W, which `scale_rows` multiplies by their scales."""
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
             rounded, 1.0, 128, self.weight, self.scale, self.zero, None,
             1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
-        return by.scale_rows(y, scale, self.bias, relu)
+        return y
 
 
 Layout = PackedLinear | Int8Linear
@@ -215,11 +219,7 @@ def _is_exact(largest: int) -> bool:
     try:
         ones = torch.ones(16, 64)
         layer = Int8Linear(ones, largest=largest)
-        return bool((layer(_ByOperations(), ones) == 64).all())
+        rounded, scale = round_unsigned(ones)
+        return bool((scale_rows(layer.product(rounded), scale, None, False) == 64).all())
     except (RuntimeError, NotImplementedError):
         return False
-
-
-class _ByOperations:
-    round_unsigned = staticmethod(round_unsigned)
-    scale_rows = staticmethod(scale_rows)
