@@ -30,7 +30,7 @@ def cross_entropy_by_chunks(
     embedding: Float[Tensor, "vocabulary d_model"],
     labels: Int[Tensor, " tokens"],
     smoothing: float,
-    consistency: float,
+    consistency: float = 0.0,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """The (smoothed, plain) loss that `Arithmetic.cross_entropy` specifies: a sum in fp32, in nats.
 

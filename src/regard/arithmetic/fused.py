@@ -37,16 +37,7 @@ class Fused(Plain):
         """x W^T + b of all layers in one product; then ReLU if `relu`."""
         return self.products.linear(self, x, layers, relu)
 
-    def cross_entropy(
-        self,
-        states: Tensor,
-        embedding: Tensor,
-        labels: Tensor,
-        smoothing: float,
-        consistency: float = 0.0,
-    ) -> tuple[Tensor, Tensor]:
-        """The loss, computed without keeping all logits."""
-        return cross_entropy_by_chunks(self, states, embedding, labels, smoothing, consistency)
+    cross_entropy = cross_entropy_by_chunks
 
     def chunk_of(self, tokens: int) -> int:
         """The number of tokens whose logits are computed together: `chunk`."""
