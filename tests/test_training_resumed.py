@@ -23,6 +23,7 @@ from regard.run import checkpoints
 from regard.run.checkpoints import newest
 from regard.run.journal import Record, read_journal
 from regard.run.model_directory import open_model
+from regard.run.resumption import in_words
 from regard.run.run import Run
 from regard.run.setup import Setup
 from regard.steps import Steps
@@ -247,3 +248,8 @@ def test_training_ends_early_where_validation_no_longer_improves(
     ended(tmp_path / "cut")
     assert (tmp_path / "cut" / "model.safetensors").read_bytes() == before
     assert newest(tmp_path / "cut" / "checkpoints", 1, pytest.fail)[0].step == 8
+
+
+def test_people_are_told_what_is_computed_in() -> None:
+    assert in_words(torch.bfloat16, "auto") == "bfloat16"
+    assert in_words(torch.float32, "int8") == "int8 and float32"

@@ -45,11 +45,6 @@ def test_errors_that_mean_too_little_memory(error: Exception, short: bool) -> No
     assert devices.is_out_of_memory(error) == short
 
 
-def test_people_are_told_what_is_computed_in() -> None:
-    assert devices.in_words(torch.bfloat16, "auto") == "bfloat16"
-    assert devices.in_words(torch.float32, "int8") == "int8 and float32"
-
-
 @pytest.mark.parametrize(
     ("flags", "native"),
     [("fpu sse avx512_bf16", True), ("amx_bf16 fpu", True), ("bf16", True), ("fpu avx512f", False)],

@@ -44,11 +44,6 @@ def choose_device() -> torch.device:
     return torch.device("cuda", number)
 
 
-def in_words(dtype: torch.dtype, precision: str) -> str:
-    """The number formats of training in words, for instance "bfloat16" or "int8 and bfloat16"."""
-    return f"{'int8 and ' if precision == 'int8' else ''}{str(dtype).removeprefix('torch.')}"
-
-
 def has_bf16(device: torch.device) -> bool:
     """Whether the device has instructions that make matrix products in bf16 faster than in fp32."""
     if device.type == "cuda":

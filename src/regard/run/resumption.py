@@ -9,7 +9,7 @@ from regard.data.layouts import most_rows
 from regard.data.prefetch import Prefetched
 from regard.encoder_decoder import EncoderDecoder
 from regard.errors import ModelError, TrainingError
-from regard.machine.devices import free_memory, in_words
+from regard.machine.devices import free_memory
 from regard.run import checkpoints
 from regard.run.beginning import (
     begun,
@@ -170,3 +170,8 @@ class Resumption:
             cuts=batches.share.parts,
             shares=setup.shards,
         )
+
+
+def in_words(dtype: torch.dtype, precision: str) -> str:
+    """The number formats of training in words, for instance "bfloat16" or "int8 and bfloat16"."""
+    return f"{'int8 and ' if precision == 'int8' else ''}{str(dtype).removeprefix('torch.')}"
