@@ -33,7 +33,7 @@ def is_checked(function: Callable[..., Any] | None) -> bool:
     return False
 
 
-NEEDS = {"regard.arithmetic.summary": "triton"}
+NEEDS = {"regard.arithmetic.summary_kernel": "triton"}
 """Modules that can be imported only where another one is; Triton comes with PyTorch for CUDA."""
 
 

@@ -14,7 +14,7 @@ import pytest
 CODE = """
 import torch
 from regard.arithmetic.ranking import BLOCK, summary
-from regard.arithmetic.summary import TOKENS, summarize
+from regard.arithmetic.summary_kernel import TOKENS, summarize
 
 torch.manual_seed(1)
 for vocabulary in (BLOCK, 1000, TOKENS, TOKENS + 1, 2 * TOKENS + 903):

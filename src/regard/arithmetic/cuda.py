@@ -147,7 +147,7 @@ class Cuda(Fused):
     @cached_property
     def _kernel(self) -> Any:
         try:
-            from regard.arithmetic.summary import summarize
+            from regard.arithmetic.summary_kernel import summarize
         except Exception:  # no Triton, or one that does not work here
             return None
         return summarize
