@@ -23,7 +23,6 @@ from regard.arithmetic.loops import adam as adam_loops
 from regard.arithmetic.loops import attention as attention_loops
 from regard.arithmetic.loops import cross_entropy as cross_entropy_loops
 from regard.arithmetic.loops import int8 as int8_loops
-from regard.arithmetic.loops import layouts as layout_loops
 from regard.arithmetic.loops import linear as linear_loops
 from regard.arithmetic.loops import residual as residual_loops
 from regard.arithmetic.loops import search as search_loops
@@ -177,14 +176,14 @@ class Loops(Cpu):
     def round_unsigned(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x rounded to unsigned 8 bits, and the scale of each row."""
         rounded, scale = x.new_empty(x.shape, dtype=torch.uint8), x.new_empty(*x.shape[:-1], 1)
-        layout_loops.round_unsigned_rows(rows(x), rows_of(rounded), array(scale.view(-1)))
+        int8_loops.round_unsigned_rows(rows(x), rows_of(rounded), array(scale.view(-1)))
         return rounded, scale
 
     def scale_rows(self, y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
         """y * scale + bias, computed in place, then ReLU if `relu`."""
         if bias is None:
             return super().scale_rows(y, scale, bias, relu)
-        layout_loops.scale_in_place(rows_of(y), array(scale.view(-1)), array(bias), relu)
+        int8_loops.scale_in_place(rows_of(y), array(scale.view(-1)), array(bias), relu)
         return y
 
 

@@ -1,6 +1,6 @@
-"""Loops for training in 8 bits: they round matrices to signed integers, and scale products.
+"""Loops for products in 8 bits: they round matrices to integers, and scale products.
 
-The loops for inference in 8 bits are in `layouts`.
+The integers are signed in training, and unsigned in inference.
 """
 
 import numpy as np
@@ -10,9 +10,10 @@ from numpy import uint32 as u32
 
 from regard.arithmetic.loops.numbers import Numbers, bits, from_bits, loop_for, read, write
 
-# If _TO_BYTE is added in fp32 to a number from -127 to 127, the number is rounded to an integer n.
-# The lowest 8 of the 32 bits of the sum are n, as a signed integer.
-_TO_BYTE = f32(2**23 + 2**22)
+# If one of these is added in fp32 to a number from -127 to 127, the number is rounded to an integer
+# n. The lowest 8 of the 32 bits of the sum are n, signed, or n + 128, unsigned.
+_TO_SIGNED = f32(2**23 + 2**22)
+_TO_UNSIGNED = f32(2**23 + 2**22 + 128)
 
 
 @loop_for("void({n}[:, ::1], float32[::1], int8[:, ::1], float32[::1])")
@@ -34,7 +35,7 @@ def round_signed(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> 
         scale[r] = from_bits(largest) * f32(1 / 127) + f32(1e-30)
         inverse = f32(1) / scale[r]
         for j in range(columns):
-            out_row[j] = i8(bits(product[j] * inverse + _TO_BYTE))
+            out_row[j] = i8(bits(product[j] * inverse + _TO_SIGNED))
 
 
 @loop_for("void(int32[:, ::1], float32[::1], float32[::1], float32[::1], boolean, {n}[:, ::1])")
@@ -55,3 +56,35 @@ def scale_sums(
         else:
             for j in range(len(row)):
                 write(out_row, j, f32(row[j]) * of_row * factors[j] + bias[j])
+
+
+@loop_for("void(float32[:, ::1], uint8[:, ::1], float32[::1])")
+def round_unsigned_rows(x: Numbers, out: Numbers, scale: Numbers) -> None:
+    """Write x[i, j] / scale[i] + 128, rounded to integers from 1 to 255, to `out`.
+
+    The loop chooses each row's scale, such that the largest |x[i, j]| / scale[i] of the row is 127,
+    and writes the scales to `scale`.
+    """
+    rows, columns = x.shape
+    for r in range(rows):
+        row, out_row = x[r], out[r]
+        largest = u32(0)
+        for j in range(columns):
+            # The bits of |row[j]| as an integer: a larger absolute value has a larger integer.
+            largest = max(largest, u32(bits(row[j]) & u32(0x7FFFFFFF)))
+        scale[r] = from_bits(largest) * f32(1 / 127) + f32(1e-30)
+        factor = f32(1) / scale[r]
+        for j in range(columns):
+            out_row[j] = np.uint8(bits(row[j] * factor + _TO_UNSIGNED))
+
+
+@loop_for("void(float32[:, ::1], float32[::1], float32[::1], boolean)")
+def scale_in_place(y: Numbers, scale: Numbers, bias: Numbers, relu: bool) -> None:
+    """Turn each y into y * scale + bias, with a scale for each row, then ReLU if `relu`."""
+    rows, columns = y.shape
+    lowest = f32(0) if relu else f32(-np.inf)
+    for r in range(rows):
+        row = y[r]
+        for j in range(columns):
+            number = row[j] * scale[r] + bias[j]
+            row[j] = lowest if number < lowest else number

@@ -6,7 +6,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
-from regard.arithmetic.loops.layouts import round_unsigned_rows
+from regard.arithmetic.loops.int8 import round_unsigned_rows
 from regard.arithmetic.loops.numbers import Numbers, read, within
 from regard.arithmetic.loops.vnni import multiply, packed_size
 
