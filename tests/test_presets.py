@@ -10,7 +10,7 @@ from regard.errors import RecipeError
 from regard.families.choose import new_model
 from regard.paper import parameters
 from regard.presets import RECIPES, recipe_named
-from regard.recipe import Recipe
+from regard.recipe import Recipe, changes
 
 SHIPPED = sorted((Path(__file__).parents[1] / "experiments").rglob("recipe.toml"))
 
@@ -45,6 +45,13 @@ def test_recipes_of_the_families_have_about_as_many_parameters_as_small() -> Non
 def test_a_recipe_survives_toml() -> None:
     for recipe in RECIPES.values():
         assert Recipe.from_toml(recipe.to_toml()) == recipe
+
+
+def test_changes_are_named_with_both_values() -> None:
+    assert changes(Recipe(), Recipe()) == []
+    changed = changes(Recipe(), Recipe().but(seed=3, beam=2))
+    assert changed == [("training.seed", 1, 3), ("search.beam", 4, 2)]
+    assert list(map(str, changed)) == ["training.seed: 1 -> 3", "search.beam: 4 -> 2"]
 
 
 def test_a_wrong_name_is_answered_with_the_nearest() -> None:

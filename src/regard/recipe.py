@@ -15,7 +15,7 @@ import reprlib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
@@ -31,6 +31,7 @@ from regard.sections import (
 
 __all__ = [
     "BleuTokenizer",
+    "Change",
     "DataRecipe",
     "ModelRecipe",
     "Recipe",
@@ -38,6 +39,7 @@ __all__ = [
     "TaskRecipe",
     "TokenizerRecipe",
     "TrainingRecipe",
+    "changes",
 ]
 
 _LONGEST_FILE = 2**14
@@ -254,6 +256,27 @@ class Recipe(Section):
         if len(text) > _LONGEST_FILE:
             raise RecipeError(f"{path}: a recipe has at most {_LONGEST_FILE:,} characters")
         return cls.from_toml(text, bases, where=str(path))
+
+
+class Change(NamedTuple):
+    """A field, as `section.key`, and its values in two recipes."""
+
+    field: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.old} -> {self.new}"
+
+
+def changes(before: Recipe, after: Recipe) -> list[Change]:
+    """The fields in which two recipes differ."""
+    return [
+        Change(f"{name}.{key}", old, new)
+        for name, section in after
+        for key, new in section
+        if (old := getattr(getattr(before, name), key)) != new
+    ]
 
 
 def _names_a_family(changes: Mapping[str, Any]) -> bool:

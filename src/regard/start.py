@@ -83,8 +83,8 @@ from regard.files.whole import refuse_unwritable
 from regard.inputs import NO_FILES, TrainingFiles, described
 from regard.machine.devices import choose_device
 from regard.presets import SMALL_PARSE, recipe_named
-from regard.recipe import Recipe, assigned_field
-from regard.run.beginning import begun, differences
+from regard.recipe import Recipe, assigned_field, changes
+from regard.run.beginning import begun
 from regard.run.finetuning import keep_origin, refuse_other_origin, refuse_other_shape
 from regard.run.model_directory import Model, open_model
 from regard.score.bleu import refuse_missing
@@ -327,12 +327,12 @@ def _as_prepared(
     decided = recipe.merged(
         {section: {key: made[section][key] for key in keys} for section, keys in DECIDED.items()}
     )
-    if changes := differences(recipe, decided):
-        assigned = set(map(assigned_field, start.assignments))
-        if any(change.partition(":")[0] in assigned for change in changes):
+    if changed := changes(recipe, decided):
+        told, assigned = "; ".join(map(str, changed)), set(map(assigned_field, start.assignments))
+        if any(change.field in assigned for change in changed):
             raise RecipeError(
-                f"{data}: was prepared with other settings ({'; '.join(changes)}): leave them "
-                "out of --set, or prepare the data again"
+                f"{data}: was prepared with other settings ({told}): leave them out of "
+                "--set, or prepare the data again"
             )
-        remark(f"{data}: keeps the settings of its preparation ({'; '.join(changes)})")
+        remark(f"{data}: keeps the settings of its preparation ({told})")
     return decided

@@ -17,7 +17,7 @@ from regard.data.pairs import Pairs
 from regard.errors import DataError, ModelError, RecipeError, RegardError, TrainingError
 from regard.files.tensors import read_tensors
 from regard.run.averaging import average_run, average_weights
-from regard.run.beginning import begun, differences
+from regard.run.beginning import begun
 from regard.run.checkpoints import newest, paths
 from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
@@ -213,14 +213,6 @@ def test_another_recipe_is_refused_naming_what_differs(copy: Path, data: Path) -
         Run(copy, SHORT.but(warmup_steps=5), data)
     assert "--accept-changes" in str(refusal.value)
     assert content(copy) == before
-
-
-def test_differences_are_named_with_both_values() -> None:
-    assert differences(RECIPE, RECIPE) == []
-    assert differences(RECIPE, RECIPE.but(seed=3, beam=2)) == [
-        "training.seed: 1 -> 3",
-        "search.beam: 4 -> 2",
-    ]
 
 
 def test_a_finished_run_is_extended_knowingly(copy: Path, data: Path) -> None:

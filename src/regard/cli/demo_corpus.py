@@ -94,15 +94,16 @@ def was_begun(out: Path, recipe: "Recipe", pairs: int) -> bool:
     its search may differ, because `regard tune` changes them.
     """
     from regard.data.pairs import prepared_manifest
-    from regard.run.beginning import begun, differences
+    from regard.recipe import changes
+    from regard.run.beginning import begun
 
     earlier = begun(out)
     if earlier is None:
         return False
-    changes = [one for one in differences(earlier, recipe) if not one.startswith("search.")]
-    if changes:
-        more = "" if len(changes) == 1 else f" and {len(changes) - 1} more"
-        raise RecipeError(f"{out}: holds another run ({changes[0]}{more}): choose another --out")
+    changed = [one for one in changes(earlier, recipe) if not one.field.startswith("search.")]
+    if changed:
+        more = "" if len(changed) == 1 else f" and {len(changed) - 1} more"
+        raise RecipeError(f"{out}: holds another run ({changed[0]}{more}): choose another --out")
     original = prepared_manifest(out / "data")["counts"]["train"]["read"]
     if original != pairs:
         raise RecipeError(f"{out}: was begun with --pairs {original}: choose another --out")

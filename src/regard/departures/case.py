@@ -116,11 +116,6 @@ def values(recipe: Recipe, fields: tuple[str, ...] | list[str]) -> str:
     return ", ".join(f"{field} = {json.dumps(value(recipe, field))}" for field in fields)
 
 
-def all_fields() -> list[str]:
-    """Every field of a recipe, as `section.key`."""
-    return [f"{name}.{key}" for name, section in Recipe() for key in type(section).model_fields]
-
-
 def as_row(*fields: str) -> Judge:
     """A judge that finds a departure if one of the fields differs from the row's recipe."""
 

@@ -3,11 +3,11 @@
 from math import log2
 from typing import NamedTuple
 
-from regard.departures.case import Compared, Departure, Facts, Finding, all_fields, value
+from regard.departures.case import Compared, Departure, Facts, Finding
 from regard.departures.table import CANNOT_DEPART, DEPARTURES
 from regard.errors import unknown
 from regard.paper import PAPER_RECIPES
-from regard.recipe import Recipe
+from regard.recipe import Change, Recipe, changes
 
 NO_FACTS = Facts()
 
@@ -43,9 +43,9 @@ def departures_of(recipe: Recipe, facts: Facts = NO_FACTS, row: str | None = Non
 def closest_row(recipe: Recipe) -> str:
     """The name of the nearest among the paper's recipes for the same task.
 
-    The distance of two recipes is a sum over the fields that `changes` returns. A field with
-    two numbers other than 0 adds |log2(ratio of the numbers)|; any other field adds 1. Of equally
-    near recipes, the first in `PAPER_RECIPES` is taken.
+    The distance of two recipes is a sum over the fields that differ and can depart. A field
+    with two numbers other than 0 adds |log2(ratio of the numbers)|; any other field adds 1. Of
+    equally near recipes, the first in `PAPER_RECIPES` is taken.
     """
     rows = {n: one for n, one in PAPER_RECIPES.items() if one.task.output == recipe.task.output}
     return min(rows, key=lambda name: _how_far(rows[name], recipe))
@@ -53,14 +53,12 @@ def closest_row(recipe: Recipe) -> str:
 
 def _how_far(before: Recipe, after: Recipe) -> float:
     total = 0.0
-    for field in changes(before, after):
-        old, new = value(before, field), value(after, field)
+    for _, old, new in departing(before, after):
         are_sizes = isinstance(old, int | float) and isinstance(new, int | float) and old and new
         total += abs(log2(new / old)) if are_sizes else 1
     return total
 
 
-def changes(before: Recipe, after: Recipe) -> list[str]:
-    """The fields, as `section.key`, in which two recipes differ, except those in CANNOT_DEPART."""
-    fields = (field for field in all_fields() if field not in CANNOT_DEPART)
-    return [field for field in fields if value(before, field) != value(after, field)]
+def departing(before: Recipe, after: Recipe) -> list[Change]:
+    """The changes from one recipe to another, except in fields of CANNOT_DEPART."""
+    return [change for change in changes(before, after) if change.field not in CANNOT_DEPART]

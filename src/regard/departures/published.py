@@ -1,7 +1,7 @@
 """The figures that the paper prints for a row of its tables."""
 
 from regard.departures.case import values
-from regard.departures.distance import changes
+from regard.departures.distance import departing
 from regard.paper import (
     BASE,
     BASE_TIME,
@@ -42,7 +42,8 @@ def published(row: str) -> list[str]:
 
 def row_in_words(row: str) -> str:
     """A description of a row: how its recipe differs from base."""
-    changed = values(PAPER_RECIPES[row], changes(BASE, PAPER_RECIPES[row]))
+    recipe = PAPER_RECIPES[row]
+    changed = values(recipe, [change.field for change in departing(BASE, recipe)])
     return f"base with {changed}" if changed else "the base model"
 
 

@@ -12,13 +12,12 @@ from regard.paper import (
     TABLE_3_VOCABULARY,
     parameters,
 )
-from regard.recipe import Recipe
+from regard.recipe import Recipe, changes
 from regard.reproduce.chart import Axis, Series, chart
 from regard.reproduce.prepared import prepare_text_once
 from regard.reproduce.rows import row_task, scaled, state_of
 from regard.reproduce.scales import data_in
 from regard.reproduce.tables import NONE, Experiment, GrowingTable, Study, cell, figure_of
-from regard.run.beginning import differences
 from regard.study.kept import Figures, Measured, Task
 
 _Found = dict[str, dict[int, Measured | None]]
@@ -111,10 +110,10 @@ def _changes(base: Recipe, recipe: Recipe) -> str:
     names = {"heads": "h", "layers": "N", "dropout": "P_drop", "label_smoothing": "eps_ls"}
     left_out = {"validate_every", "max_positions", "save_every", "keep", "average"}
     told = []
-    for change in differences(base, recipe):
-        name, _, values = change.partition(".")[2].partition(": ")
+    for field, _, value in changes(base, recipe):
+        name = field.partition(".")[2]
         if name not in left_out and not name.startswith("decoder_"):
-            told.append(f"{names.get(name, name)} {values.partition(' -> ')[2]}")
+            told.append(f"{names.get(name, name)} {value}")
     return ", ".join(told)
 
 

@@ -7,7 +7,7 @@ from regard.amounts import SECONDS, amount
 from regard.errors import ModelError, RecipeError, RegardError, TrainingError
 from regard.files.manifest import MANIFEST, replace_file
 from regard.files.whole import refusing_write_errors, write_file
-from regard.recipe import Recipe
+from regard.recipe import Change, Recipe, changes
 from regard.text.opening import tokenizer_files
 
 
@@ -29,22 +29,22 @@ def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
 
     The section [search] and `training.minutes` may differ.
     """
-    if changes := recipe_changes(directory, recipe):
+    if changed := recipe_changes(directory, recipe):
         raise RecipeError(
-            f"{directory}: was begun with another recipe ({'; '.join(changes)}): choose another "
-            "--out, or continue knowingly with --accept-changes"
+            f"{directory}: was begun with another recipe ({'; '.join(map(str, changed))}): choose "
+            "another --out, or continue knowingly with --accept-changes"
         )
 
 
-def recipe_changes(directory: Path, recipe: Recipe) -> list[str]:
-    """The `differences` from the recipe that a directory was begun with; empty for a new directory.
+def recipe_changes(directory: Path, recipe: Recipe) -> list[Change]:
+    """The `changes` from the recipe that a directory was begun with; empty for a new directory.
 
-    Two kinds of differences are allowed and left out: in `training.minutes`, as a run may be given
+    Two kinds of changes are allowed and left out: in `training.minutes`, as a run may be given
     more time, and in the section [search], which has no influence on the weights.
     """
     earlier = begun(directory) or recipe
     allowed = {"training": {"minutes": recipe.training.minutes}, "search": dict(recipe.search)}
-    return differences(earlier.merged(allowed), recipe)
+    return changes(earlier.merged(allowed), recipe)
 
 
 def refuse_less_time(
@@ -78,17 +78,6 @@ def refuse_adam_after_muon(directory: Path, earlier: Recipe, recipe: Recipe) -> 
             f"training.optimizer = muon, or begin a new run with --from {directory} and another "
             "--out"
         )
-
-
-def differences(before: Recipe, after: Recipe) -> list[str]:
-    """`section.key: old -> new` for each field in which two recipes differ."""
-    old, new = before.model_dump(), after.model_dump()
-    return [
-        f"{section}.{key}: {old[section][key]} -> {value}"
-        for section, fields in new.items()
-        for key, value in fields.items()
-        if old[section][key] != value
-    ]
 
 
 def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:

@@ -17,9 +17,8 @@ from regard.files.manifest import MANIFEST
 from regard.files.regular import checksum
 from regard.files.whole import refusing_write_errors, write_file
 from regard.optimizer import FlatAdam
-from regard.recipe import Recipe
+from regard.recipe import Recipe, changes
 from regard.run import checkpoints
-from regard.run.beginning import differences
 from regard.run.checkpoints import Keep
 from regard.run.model_directory import Model, open_model
 from regard.run.run import Run
@@ -36,14 +35,14 @@ def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
     """Raise ModelError if the weights of the model do not fit a run of this recipe."""
     learned_positions = model.recipe.model.positions == "learned"
     free = FREE_FIELDS if learned_positions else (*FREE_FIELDS, "model.max_positions")
-    changes = [
-        change
-        for change in differences(model.recipe, recipe)
-        if change.startswith("model.") and not change.startswith(free)
+    changed = [
+        str(change)
+        for change in changes(model.recipe, recipe)
+        if change.field.startswith("model.") and change.field not in free
     ]
-    if changes:
+    if changed:
         raise ModelError(
-            f"{directory}: is a model of another shape ({'; '.join(changes)}): leave out --recipe "
+            f"{directory}: is a model of another shape ({'; '.join(changed)}): leave out --recipe "
             "to use the model's own recipe"
         )
 

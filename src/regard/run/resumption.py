@@ -10,10 +10,10 @@ from regard.data.prefetch import Prefetched
 from regard.encoder_decoder import EncoderDecoder
 from regard.errors import ModelError, TrainingError
 from regard.machine.devices import free_memory
+from regard.recipe import changes
 from regard.run import checkpoints
 from regard.run.beginning import (
     begun,
-    differences,
     refuse_adam_after_muon,
     refuse_changed,
     refuse_less_time,
@@ -130,8 +130,9 @@ class Resumption:
                 state.forget_best()
             restored = state, about["batches"], randoms
         except (KeyError, TypeError, RuntimeError) as error:
-            changes = differences(earlier, setup.recipe)
-            why = ", ".join(what for what in changes if what.startswith("model.")) or str(error)
+            found = changes(earlier, setup.recipe)
+            of_model = [str(change) for change in found if change.field.startswith("model.")]
+            why = ", ".join(of_model) or str(error)
             raise ModelError(
                 f"{checkpoint.path}: does not fit this recipe ({why}): choose another --out"
             ) from None

@@ -2,7 +2,7 @@
 
 import json
 
-from regard.recipe import Recipe
+from regard.recipe import Recipe, changes
 
 
 def settings_of(recipe: Recipe) -> str:
@@ -12,16 +12,6 @@ def settings_of(recipe: Recipe) -> str:
     values. If a later version of regard adds a field, earlier recipes have its default value, so
     that the text of these recipes stays the same.
     """
-    defaults = Recipe().model_dump()
-    sizes = recipe.model
-    follows = {
-        "decoder_heads": sizes.decoder_heads == sizes.heads,
-        "decoder_d_ff": sizes.decoder_d_ff == sizes.d_ff,
-    }
-    changed = {
-        field: value
-        for section, fields in recipe.model_dump().items()
-        for field, value in fields.items()
-        if value != defaults[section][field] and not follows.get(field, False)
-    }
-    return json.dumps(changed)
+    follow = {"decoder_heads": recipe.model.heads, "decoder_d_ff": recipe.model.d_ff}
+    changed = ((one.field.partition(".")[2], one.new) for one in changes(Recipe(), recipe))
+    return json.dumps({name: value for name, value in changed if value != follow.get(name)})
