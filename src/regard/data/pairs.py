@@ -223,6 +223,11 @@ def prepared_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
+def is_prepared(directory: Path) -> bool:
+    """Whether the directory looks like prepared data, of whatever version; nothing is verified."""
+    return (directory / "train.source.ids.npy").exists()
+
+
 def vocabularies(manifest: dict[str, Any]) -> tuple[int, int]:
     """The sizes of the source's and the target's vocabulary, in entries."""
     size: int = manifest["tokenizer"]["size"]

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.errors import ModelError, RecipeError
+from regard.errors import ModelError
 from regard.files.manifest import unseal
 from regard.recipe import Recipe
+from regard.run.model_directory import EXPORTED, recipe_in
 from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
-
-EXPORTED = "exported"
-"""The key in a manifest under which the format of an exported directory is named."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,4 @@ def open_exported(directory: Path, engine: str, text: str = "tokenizer.json") ->
             raise ModelError(f"{directory}: its manifest does not list {name}: export it again")
     if type(manifest.get("positions")) is not int:
         raise ModelError(f"{directory}: its manifest has no number of positions: export it again")
-    try:
-        recipe = Recipe.read(directory / "recipe.toml")
-    except RecipeError as error:
-        raise ModelError(str(error)) from None
-    return Exported(directory, recipe, open_tokenizer(directory / text), manifest)
+    return Exported(directory, recipe_in(directory), open_tokenizer(directory / text), manifest)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import __version__
-from regard.engines.exported import EXPORTED, Exported
+from regard.engines.exported import Exported
 from regard.engines.opening import translator_by
 from regard.errors import ModelError, RecipeError, unknown
 from regard.exchange.certificate import TOLERANCE, Certificate, Side, certify, unproved
@@ -19,7 +19,7 @@ from regard.exchange.sentences import SENTENCES
 from regard.exchange.sides import OurSide
 from regard.files.lines import read_lines
 from regard.files.manifest import SEAL
-from regard.run.model_directory import Model, open_model
+from regard.run.model_directory import EXPORTED, Model, open_model
 
 EXPORT_FORMATS = ("hf", "ctranslate2", "onnx", "argos")
 """Formats that a model can be exported to."""

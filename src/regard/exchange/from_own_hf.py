@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.errors import ModelError, RecipeError
 from regard.exchange.foreign import Foreign, NotRunError
 from regard.exchange.hf_side import MarianSide, exported_side
 from regard.exchange.hf_text import OURS
@@ -21,7 +20,8 @@ from regard.exchange.parts import matrices_of
 from regard.exchange.reading import checksum_of, read_safetensors
 from regard.exchange.to_hf import marian_part, order_of_dimensions
 from regard.exchange.weights import ForeignWeights, layers
-from regard.recipe import ModelRecipe, Recipe
+from regard.recipe import ModelRecipe
+from regard.run.model_directory import recipe_in
 from regard.text.tokenizer import Tokenizer
 
 _D_MODEL_OUT = (
@@ -46,10 +46,7 @@ def read_own_hf(directory: Path) -> Foreign:
     """
     path = directory / "model.safetensors"
     files = {name: checksum_of(directory / name) for name in ("recipe.toml", OURS, path.name)}
-    try:
-        recipe = Recipe.read(directory / "recipe.toml")
-    except RecipeError as error:
-        raise ModelError(str(error)) from None
+    recipe = recipe_in(directory)
     tokenizer = Tokenizer.load(directory / OURS)
     weights = ForeignWeights(read_safetensors(path), path)
     found, fields = _matrices(weights, recipe.model, tokenizer.size)

@@ -4,13 +4,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from regard.engines.exported import EXPORTED, Exported, open_exported
+from regard.engines.exported import Exported, open_exported
 from regard.errors import ModelError
 from regard.exchange.certificate import CERTIFICATE, Certificate
 from regard.exchange.hf_text import OURS
 from regard.files.manifest import read_manifest
 from regard.run.journal import last_validation
-from regard.run.model_directory import Model, open_model
+from regard.run.model_directory import EXPORTED, Model, open_model
 
 _FIGURES = "loss", "perplexity", "accuracy", "bleu", "f1"
 """Names of the figures that `info_of` takes from the last validation."""

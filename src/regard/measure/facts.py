@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from regard.data.pairs import prepared_manifest
+from regard.data.pairs import is_prepared, prepared_manifest
 from regard.departures.case import Facts
 from regard.errors import ModelError
 from regard.files.manifest import MANIFEST, unseal
@@ -68,7 +68,7 @@ def recipe_and_facts(directory: Path) -> tuple[Recipe, Facts]:
     DataError if the prepared data inside it is damaged.
     """
     about = None
-    if (directory / MANIFEST).exists() and not (directory / "train.source.ids.npy").exists():
+    if (directory / MANIFEST).exists() and not is_prepared(directory):
         about = unseal(directory)
     recipe = begun(directory)
     if recipe is None:

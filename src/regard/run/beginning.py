@@ -4,6 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from regard.amounts import SECONDS, amount
+from regard.data.pairs import is_prepared
 from regard.errors import ModelError, RecipeError, RegardError, TrainingError
 from regard.files.manifest import MANIFEST, replace_file
 from regard.files.whole import refusing_write_errors, write_file
@@ -18,7 +19,7 @@ def begun(directory: Path) -> Recipe | None:
     """
     if directory.exists() and not directory.is_dir():
         raise RegardError(f"{directory}: is a file: name a run directory")
-    if (directory / "train.source.ids.npy").exists():
+    if is_prepared(directory):
         raise RegardError(f"{directory}: is prepared data: name another directory for the run")
     path = directory / "recipe.toml"
     return Recipe.read(path) if path.exists() else None

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.arithmetic.choose import for_inference
+from regard.data.pairs import is_prepared
 from regard.encoder_decoder import EncoderDecoder
 from regard.errors import ModelError, RecipeError
 from regard.families.choose import new_model
@@ -33,6 +34,8 @@ A model whose recipe needs more is refused. This many logits take 256 MiB, and r
 more memory.
 """
 MODEL_FILES = ("recipe.toml", "tokenizer.json", "model.safetensors", MANIFEST)
+EXPORTED = "exported"
+"""The key in a manifest under which the format of an exported directory is named."""
 
 
 @dataclass(frozen=True)
@@ -93,24 +96,21 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
             f"{directory}: training has not finished: continue with regard train --out {quoted}, "
             f"or average its checkpoints: regard average {quoted} --out MODEL"
         )
-    if (directory / "train.source.ids.npy").exists():
+    if is_prepared(directory):
         raise ModelError(
             f"{directory}: is prepared data and not a model: train a model on it with regard "
             f"train --data {quoted}"
         )
     manifest = unseal(directory)
-    if "exported" in manifest:
-        raise _exported(directory, manifest["exported"])
+    if EXPORTED in manifest:
+        raise _exported(directory, manifest[EXPORTED])
     for name in MODEL_FILES[:-1]:
         if name not in manifest["files"]:
             raise ModelError(
                 f"{directory}: is not a model, because its manifest does not list {name}: name a "
                 "directory that regard train or regard average made"
             )
-    try:
-        recipe = Recipe.read(directory / "recipe.toml")
-    except RecipeError as error:
-        raise ModelError(str(error)) from None
+    recipe = recipe_in(directory)
     tokenizer = open_tokenizer(directory)
     if recipe.search.beam * tokenizer.size > MOST_LOGITS:
         raise ModelError(
@@ -123,6 +123,14 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
     network = build(recipe, tokenizer, weights, directory)
     network.to(dtype).eval().compute_by(for_inference(torch.device("cpu"), dtype))
     return Model(recipe, tokenizer, network, manifest)
+
+
+def recipe_in(directory: Path) -> Recipe:
+    """The recipe of a model; raises ModelError if it cannot be read."""
+    try:
+        return Recipe.read(directory / "recipe.toml")
+    except RecipeError as error:
+        raise ModelError(str(error)) from None
 
 
 def _exported(directory: Path, kind: str) -> ModelError:
