@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cli.refusing import regard as command
-from regard.errors import DataError, RecipeError
+from regard.errors import DataError, ModelError, RecipeError
 from regard.measure.tuning import (
     ALPHAS,
     BEAMS,
@@ -112,6 +112,17 @@ def test_the_best_is_kept_and_the_weights_stay(world: Path) -> None:
     assert after.manifest["tuned"][0]["beam"] == 7
     assert after.manifest["averaged"] == before.manifest["averaged"]
     keep_chosen(world / "run", tried)
+
+
+def test_nothing_is_kept_in_a_damaged_model(world: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(world / "run", run)
+    with (run / "model.safetensors").open("ab") as file:
+        file.write(b"0")
+    before = (run / "recipe.toml").read_bytes()
+    with pytest.raises(ModelError, match=r"model\.safetensors: damaged"):
+        keep_chosen(run, [Tried(8, 1.0, 20.0)])
+    assert (run / "recipe.toml").read_bytes() == before
 
 
 def test_a_run_that_is_finished_again_keeps_what_was_tuned_last(

@@ -48,8 +48,8 @@ def replace_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, An
         replace_files(path, folder, MANIFEST)
 
 
-def replace_file(path: Path, name: str, content: bytes) -> bool:
-    """Replace one file of a sealed directory, and its checksum in the manifest.
+def replace_file(path: Path, name: str, content: bytes, **about: Any) -> bool:
+    """Replace one file of a sealed directory, and in the manifest its checksum and `about`.
 
     Nothing is verified: another file that is damaged stays damaged. Returns False, and changes
     nothing, if the directory has no manifest that can be read. Raises RegardError if a file cannot
@@ -57,10 +57,11 @@ def replace_file(path: Path, name: str, content: bytes) -> bool:
     """
     try:
         manifest = read_manifest(path)
-        manifest["files"][name] = hashlib.sha256(content).hexdigest()
+        files = manifest.pop("files") | {name: hashlib.sha256(content).hexdigest()}
     except (OSError, ValueError, LookupError, TypeError):
         return False
     manifest.pop("checksum", None)
+    manifest |= {**about, "files": files}
     manifest["checksum"] = _own_checksum(manifest)
     with refusing_write_errors(path), fresh_folder(path / ".sealed.tmp") as folder:
         (folder / name).write_bytes(content)

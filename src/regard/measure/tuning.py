@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from regard.errors import DataError
 from regard.files.lines import read_lines, shown_name
-from regard.files.manifest import SEAL, read_manifest
+from regard.files.manifest import read_manifest, replace_file, unseal
 from regard.measure.averages import choose_average
 from regard.recipe import MOST_STEPPED, BleuTokenizer, SearchRecipe
 from regard.run.clock import TUNING
 from regard.run.journal import Journal, Record, read_journal
-from regard.run.model_directory import MODEL_FILES, open_model, write_model
+from regard.run.model_directory import recipe_in
 from regard.run.run import Run
 from regard.score.bleu import bleu
 from regard.translation import Translator, load
@@ -120,17 +120,13 @@ def _alpha(tried: Sequence[Tried], own: float) -> float:
 def keep_chosen(directory: Path, tried: Sequence[Tried]) -> None:
     """Write the first of `tried` into the model's recipe, and all of them into its manifest.
 
-    Raises ModelError if there is no model in the directory, RegardError if writing fails.
+    Raises ModelError if there is no model in the directory, or if it is damaged; RegardError if
+    writing fails.
     """
-    model = open_model(directory)
+    unseal(directory)
     beam, alpha, _ = tried[0]
-    recipe = model.recipe.but(beam=beam, alpha=alpha)
-    about = {key: value for key, value in model.manifest.items() if key not in SEAL}
-    about["tuned"] = [one._asdict() for one in tried]
-    weights = {name: weight.detach() for name, weight in model.network.named_parameters()}
-    others = [name for name in model.manifest["files"] if name not in MODEL_FILES]
-    beside = {name: (directory / name).read_bytes() for name in others}
-    write_model(directory, recipe, model.tokenizer, weights, about, beside)
+    recipe = recipe_in(directory).but(beam=beam, alpha=alpha).to_toml().encode()
+    replace_file(directory, "recipe.toml", recipe, tuned=[one._asdict() for one in tried])
 
 
 def write_tuned(

@@ -5,7 +5,6 @@ directory is all that a user passes on to others. Everything in it is text or sa
 verified before use, so that a model from somebody else can be opened safely.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -54,22 +53,18 @@ def write_model(
     tokenizer: AnyTokenizer,
     weights: dict[str, Tensor],
     about: dict[str, Any],
-    beside: Mapping[str, bytes] | None = None,
 ) -> None:
     """Make a model directory; if it is a run directory, only the model in it is replaced.
 
-    `about` goes into the manifest: the step, fingerprints, the steps that were averaged. `beside`
-    has the contents, by name, of other files to write, such as the certificate of an import; the
-    manifest has their checksums, too. Raises RegardError if the model cannot be written; the
-    directory then has the old model, undamaged, or no model.
+    `about` goes into the manifest: the step, fingerprints, the steps that were averaged. Raises
+    RegardError if the model cannot be written; the directory then has the old model, undamaged, or
+    no model.
     """
 
     def fill(folder: Path) -> None:
         (folder / "recipe.toml").write_text(recipe.to_toml(), encoding="utf-8")
         tokenizer.save(folder / "tokenizer.json")
         write_tensors(folder / "model.safetensors", weights)
-        for name, content in (beside or {}).items():
-            (folder / name).write_bytes(content)
 
     write = replace_sealed if directory.exists() else write_sealed
     write(directory, fill, about)
