@@ -24,12 +24,12 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regard.amounts import SECONDS, amount
 from regard.arithmetic.choose import choose_dtype
 from regard.budget.text import SAMPLED, ParallelText, rule_of_times
 from regard.data.batches import BatchShare
+from regard.data.pair_source import ArbitraryPairs
 from regard.data.prefetch import batches_of
 from regard.errors import RecipeError, TrainingError
 from regard.machine.devices import (
@@ -46,7 +46,6 @@ from regard.recipe import Recipe, assigned_field
 from regard.run.model_directory import matrices_misfit
 from regard.run.sharding import model_and_optimizer
 from regard.steps import steps_for
-from regard.text.tokenizer import EOS
 from regard.training import update
 
 BUDGETS = (10.0, 60.0, 480.0, 4320.0)
@@ -282,7 +281,7 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
     dtype = choose_dtype(recipe.training.precision, device)
     target, source = corpus.vocabularies(recipe)
     refuse_too_large(parameters(recipe.model, target, source), device, 1)
-    pairs = _Arbitrary(corpus, recipe)
+    pairs = _arbitrary_pairs(corpus, recipe)
     with random_numbers_kept(device):
         model, optimizer = model_and_optimizer(recipe, target, dtype, device, ALONE, False, source)
         steps = steps_for(model, optimizer, recipe, device, dtype, lambda _: None)
@@ -306,21 +305,10 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
         return median(speeds[len(speeds) // 3 :])  # the first steps also load code
 
 
-class _Arbitrary:
-    """Pairs of arbitrary sub-words, with the lengths of a corpus's pairs."""
-
-    def __init__(self, corpus: ParallelText, recipe: Recipe):
-        self._random, self._sizes = np.random.default_rng(0), corpus.vocabularies(recipe)
-        most = min(recipe.data.max_length, recipe.data.row_length)
-        lengths = np.array(corpus.lengths) / corpus.characters_per_token() + 1
-        repeated = np.resize(lengths.astype(np.int32).clip(2, most), (SAMPLED * 4, 2))
-        self.source_lengths, self.target_lengths = repeated.T
-
-    def __len__(self) -> int:
-        return len(self.source_lengths)
-
-    def source(self, i: int, /) -> NDArray[Any]:
-        return self._random.integers(EOS + 1, self._sizes[1], self.source_lengths[i])
-
-    def target(self, i: int, /) -> NDArray[Any]:
-        return self._random.integers(EOS + 1, self._sizes[0], self.target_lengths[i])
+def _arbitrary_pairs(corpus: ParallelText, recipe: Recipe) -> ArbitraryPairs:
+    """Pairs of arbitrary sub-words, with the lengths of the corpus's pairs."""
+    most = min(recipe.data.max_length, recipe.data.row_length)
+    lengths = np.array(corpus.lengths) / corpus.characters_per_token() + 1
+    repeated = np.resize(lengths.astype(np.int32).clip(2, most), (SAMPLED * 4, 2))
+    target, source = corpus.vocabularies(recipe)
+    return ArbitraryPairs(repeated.T, (source, target))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.layouts import Integers, grouped, packed, packed_rows, refuse_without_row
+from regard.data.pair_source import PairSource
 from regard.data.rows import Places, Rows
 from regard.data.subword_dropout import RedrawnPairs
 from regard.errors import DataError, TrainingError
@@ -38,27 +39,6 @@ takes less than a second."""
 
 Membership = tuple[Integers, Integers]
 """The pairs of one batch, sorted by row: the index of each pair in the window, and its row."""
-
-
-@runtime_checkable
-class PairSource(Protocol):
-    """Sentence pairs by index, from 0; each sentence ends in </s>, so none is empty."""
-
-    @property
-    def source_lengths(self) -> NDArray[Any]:
-        """Number of tokens in each source sentence, </s> included."""
-
-    @property
-    def target_lengths(self) -> NDArray[Any]:
-        """Number of tokens in each target sentence, </s> included."""
-
-    def __len__(self) -> int: ...
-
-    def source(self, i: int, /) -> NDArray[Any]:
-        """Ids of source sentence i, </s> included."""
-
-    def target(self, i: int, /) -> NDArray[Any]:
-        """Ids of target sentence i, </s> included."""
 
 
 class Batch(NamedTuple):

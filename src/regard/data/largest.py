@@ -3,15 +3,12 @@
 A training step on this batch shows how much memory a run needs.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from regard.data.batches import WINDOW_PAIRS, Batch, Batches, BatchShare, PairSource
+from regard.data.batches import WINDOW_PAIRS, Batch, Batches, BatchShare
 from regard.data.layouts import grouped, packed_rows
+from regard.data.pair_source import ArbitraryPairs, PairSource
 from regard.recipe import DataRecipe
-from regard.text.tokenizer import EOS
 
 
 def largest_batch(
@@ -25,10 +22,11 @@ def largest_batch(
     """
     packed = rules.layout == "packed"
     count, source, target = _packed(rules) if packed else _grouped(pairs, rules, join)
-    sentences = _Alike(count, source, target, vocabulary)
+    lengths = np.full((2, count), [[source], [target]], np.int32)
+    sentences = ArbitraryPairs(lengths, (vocabulary, vocabulary))
     share = BatchShare(0, 1, parts)
     batch = Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
-    # In the grouped layout, a sentence of _Alike fills a row, and may be longer than max_length.
+    # In the grouped layout, each sentence fills a row, and may be longer than max_length.
     # Real sentences are not. So after max_length tokens, the positions begin again at 0.
     return batch._replace(
         source=batch.source._replace(positions=batch.source.positions % rules.max_length),
@@ -60,21 +58,3 @@ def _grouped(pairs: PairSource, rules: DataRecipe, join: bool) -> tuple[int, int
         rows = max(rows, -(-limit // max(longest, min(rules.max_length, limit))))
     rows = min(rows, *limits)  # each row has at least one token on each side
     return rows, limits[0] // rows, limits[1] // rows
-
-
-class _Alike:
-    """A `PairSource` of `count` pairs that all have the same lengths."""
-
-    def __init__(self, count: int, source: int, target: int, vocabulary: int):
-        self.source_lengths = np.full(count, source, np.int32)
-        self.target_lengths = np.full(count, target, np.int32)
-        self._vocabulary = vocabulary
-
-    def __len__(self) -> int:
-        return len(self.source_lengths)
-
-    def source(self, i: int, /) -> NDArray[Any]:
-        return EOS + np.arange(self.source_lengths[i]) % (self._vocabulary - EOS)
-
-    def target(self, i: int, /) -> NDArray[Any]:
-        return EOS + np.arange(self.target_lengths[i]) % (self._vocabulary - EOS)

@@ -22,7 +22,8 @@ from typing import Any
 
 import torch
 
-from regard.data.batches import WHOLE, Batch, Batches, BatchShare, PairSource
+from regard.data.batches import WHOLE, Batch, Batches, BatchShare
+from regard.data.pair_source import PairSource
 from regard.data.pairs import Pairs
 from regard.data.rows import Rows
 from regard.data.subword_dropout import RedrawnPairs

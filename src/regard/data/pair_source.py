@@ -1,0 +1,49 @@
+"""Sentence pairs that batches are made of, wherever they come from."""
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.text.tokenizer import EOS
+
+
+@runtime_checkable
+class PairSource(Protocol):
+    """Sentence pairs by index, from 0; each sentence ends in </s>, so none is empty."""
+
+    @property
+    def source_lengths(self) -> NDArray[Any]:
+        """Number of tokens in each source sentence, </s> included."""
+
+    @property
+    def target_lengths(self) -> NDArray[Any]:
+        """Number of tokens in each target sentence, </s> included."""
+
+    def __len__(self) -> int: ...
+
+    def source(self, i: int, /) -> NDArray[Any]:
+        """Ids of source sentence i, </s> included."""
+
+    def target(self, i: int, /) -> NDArray[Any]:
+        """Ids of target sentence i, </s> included."""
+
+
+class ArbitraryPairs:
+    """Pairs of given lengths, with sub-words that are drawn anew for each call."""
+
+    def __init__(self, lengths: NDArray[np.int32], sizes: tuple[int, int]):
+        """`lengths` has a row for each side; `sizes` are the entries of each side's vocabulary."""
+        self.source_lengths, self.target_lengths = lengths
+        self._random, self._sizes = np.random.default_rng(0), sizes
+
+    def __len__(self) -> int:
+        return len(self.source_lengths)
+
+    def source(self, i: int, /) -> NDArray[Any]:
+        """Arbitrary ids for source sentence i."""
+        return self._random.integers(EOS + 1, self._sizes[0], self.source_lengths[i])
+
+    def target(self, i: int, /) -> NDArray[Any]:
+        """Arbitrary ids for target sentence i."""
+        return self._random.integers(EOS + 1, self._sizes[1], self.target_lengths[i])
