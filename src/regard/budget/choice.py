@@ -199,29 +199,21 @@ def _expected(
 ) -> Choice:
     """The recipe that follows from `start`, and what is expected of it.
 
-    `speed` is in target tokens per second. The model learns for `minutes`. But if `asked` sets a
-    number of steps, and these take less time or the time is not limited, it learns for these steps.
+    `speed` is in target tokens per second.
     """
-    rule = rule_of_times()
-    tokens = 60 * minutes * USED * speed
-    start = _in_smaller_batches(start, tokens, asked)
-    steps = max(1, round(tokens / _tokens_of_step(start)))
-    has_limit = start.but(minutes=minutes).set(*asked).training.minutes > 0
-    wanted = start.training.steps if "training.steps" in map(assigned_field, asked) else steps
-    if wanted < steps or not has_limit:
-        tokens, steps = tokens * wanted / steps, wanted
+    rule, affordable = rule_of_times(), 60 * minutes * USED * speed
+    limited = start.but(minutes=minutes).set(*asked)
+    batched = _in_smaller_batches(limited, affordable, asked)
+    steps, tokens = _duration(batched, affordable, asked)
     epochs = tokens / corpus.tokens
     regular = next(row for row in rule["passes"] if epochs <= row["epochs"])
-    longest, interval = start.training.warmup_steps, max(1, steps // CHECKPOINTS)
-    warm_up = max(20, min(longest, int(steps * WARM_UP)))
-    warm_up = start.but(warmup_steps=warm_up).set(*asked).training.warmup_steps
-    recipe = start.but(
+    longest, interval = batched.training.warmup_steps, max(1, steps // CHECKPOINTS)
+    warmed = batched.but(warmup_steps=max(20, min(longest, int(steps * WARM_UP)))).set(*asked)
+    recipe = warmed.but(
         dropout=regular["dropout"],
         label_smoothing=regular["label_smoothing"],
-        minutes=minutes,
-        steps=min(ENOUGH * steps if has_limit else steps, 2**31 - 1),
-        warmup_steps=warm_up,
-        rate=start.training.rate * (warm_up / longest) ** 0.5,
+        steps=min(ENOUGH * steps if warmed.training.minutes else steps, 2**31 - 1),
+        rate=warmed.training.rate * (warmed.training.warmup_steps / longest) ** 0.5,
         validate_every=interval,
         validate_sentences=VALIDATED,
         save_every=interval,
@@ -236,6 +228,19 @@ def _expected(
     most = math.log(corpus.vocabularies(recipe)[0])  # the loss if all tokens are equally likely
     perplexity = math.exp(min(most, loss * corpus.characters / corpus.tokens))
     return Choice(recipe, speed, steps, epochs, per_weight, loss, perplexity)
+
+
+def _duration(recipe: Recipe, affordable: float, asked: tuple[str, ...]) -> tuple[int, float]:
+    """The number of steps that the model learns for, and of target tokens that it learns from.
+
+    In the given time, it can learn from `affordable` tokens. But if `asked` sets a number of steps,
+    and these take less time or the time is not limited, it learns for these steps.
+    """
+    steps = max(1, round(affordable / _tokens_of_step(recipe)))
+    wanted = recipe.training.steps if "training.steps" in map(assigned_field, asked) else steps
+    if wanted < steps or not recipe.training.minutes:
+        return wanted, affordable * wanted / steps
+    return steps, affordable
 
 
 def _tokens_of_step(recipe: Recipe) -> float:
