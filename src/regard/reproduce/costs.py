@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from statistics import linear_regression
 from time import process_time
 from typing import Any
 
@@ -111,7 +112,4 @@ def _storages(values: Any) -> list[torch.UntypedStorage]:
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
     """The exponent of a cost's growth: the slope of log cost over log size, by least squares."""
-    xs, ys = [math.log(s) for s in sizes], [math.log(c) for c in costs]
-    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
-    above = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True))
-    return above / sum((a - x) ** 2 for a in xs)
+    return linear_regression([*map(math.log, sizes)], [*map(math.log, costs)]).slope
