@@ -159,7 +159,8 @@ def test_a_table_of_another_command_stays_on_the_page(tmp_path: Path) -> None:
 def test_a_damaged_table_of_another_command_is_written_again(tmp_path: Path, content: str) -> None:
     study = Study(TINY, tmp_path, (1, 2))
     (tmp_path / "table3.json").write_text(content)
-    write_tables(study, [], lambda: [TABLE_3_EXPERIMENT])
+    (tmp_path / "table3.md").touch()
+    write_tables(study, [], [TABLE_3_EXPERIMENT])
     assert json.loads((tmp_path / "table3.json").read_text("utf-8"))["seeds"] == [1, 2]
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 
 from regard.errors import RecipeError, unknown
@@ -63,12 +62,6 @@ def rows_named(names: Collection[str], experiments: Sequence[Experiment]) -> fro
         if name not in rows:
             raise unknown("row", name, list(dict.fromkeys(rows)))
     return frozenset(names)
-
-
-def others_in(out: Path, chosen: Sequence[Experiment]) -> list[Experiment]:
-    """The tables that the directory `out` holds already, without those in `chosen`."""
-    others = (one for one in EXPERIMENTS.values() if one not in chosen)
-    return [one for one in others if (out / f"{one.name}.md").exists()]
 
 
 def scale_named(name: str, minutes: float | None = None) -> Scale:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from time import time
 
-from regard.reproduce.registry import others_in
+from regard.reproduce.registry import EXPERIMENTS
 from regard.reproduce.rows import run_of, state_of
 from regard.reproduce.tables import Experiment, GrowingTable, Study, all_tasks, write_tables
 from regard.study.kept import Finished, do_all
@@ -37,7 +37,7 @@ def reproduce_tables(
     """
     for one in experiments:
         one.prepare(study)
-    write = partial(write_tables, study, experiments, partial(others_in, study.out, experiments))
+    write = partial(write_tables, study, experiments, EXPERIMENTS.values())
     write()
     do_all(all_tasks(study, experiments), study.out, jobs=jobs, heard=heard, after=write)
     return write()[: len(experiments)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -74,22 +74,21 @@ def all_tasks(study: Study, experiments: Sequence[Experiment]) -> list[Task]:
 
 
 def write_tables(
-    study: Study,
-    experiments: Sequence[Experiment],
-    others: Callable[[], Sequence[Experiment]] = tuple,
+    study: Study, experiments: Sequence[Experiment], every: Collection[Experiment] = ()
 ) -> list[GrowingTable]:
     """Write the tables as they are now into `study.out`, and return them.
 
-    All their rows are written, even if `study.rows` names only some. The tables that `others`
-    returns are written and returned, too, each with the seeds that it has already. Processes that
-    share a study take turns, so that a table never loses a row, and the page never loses a table:
-    `others` is called when it is the turn of this process.
+    All their rows are written, even if `study.rows` names only some. Tables of `every` that
+    `study.out` holds already are written and returned, too, each with the seeds that it has.
+    Processes that share a study take turns, so that a table never loses a row, and the page never
+    loses a table.
     """
     with locked(study.out / ".tables.lock"):
         tables = []
         whole = replace(study, rows=frozenset())
         studies = [(one, whole) for one in experiments]
-        studies += [(one, _as_written(whole, one)) for one in others()]
+        held = (one for one in every if (study.out / f"{one.name}.md").exists())
+        studies += [(one, _as_written(whole, one)) for one in held if one not in experiments]
         for one, its in studies:
             table = one.table(its, finished(one.tasks(its), study.out))
             tables.append(table)
