@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import log
-from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +44,20 @@ class LayerCosts:
 _CONSTANT = Order("1", lambda s: 1)
 _LENGTH = Order("n", lambda s: s.n)
 
-TABLE_1: Mapping[str, LayerCosts] = MappingProxyType(
-    {
-        "Self-Attention": LayerCosts(Order("n^2 d", lambda s: s.n**2 * s.d), _CONSTANT, _CONSTANT),
-        "Recurrent": LayerCosts(Order("n d^2", lambda s: s.n * s.d**2), _LENGTH, _LENGTH),
-        "Convolutional": LayerCosts(
-            Order("k n d^2", lambda s: s.k * s.n * s.d**2),
-            _CONSTANT,
-            Order("log_k(n)", lambda s: log(s.n) / log(s.k)),
-        ),
-        "Self-Attention (restricted)": LayerCosts(
-            Order("r n d", lambda s: s.r * s.n * s.d),
-            _CONSTANT,
-            Order("n/r", lambda s: s.n / s.r),
-        ),
-    }
-)
+TABLE_1: Mapping[str, LayerCosts] = {
+    "Self-Attention": LayerCosts(Order("n^2 d", lambda s: s.n**2 * s.d), _CONSTANT, _CONSTANT),
+    "Recurrent": LayerCosts(Order("n d^2", lambda s: s.n * s.d**2), _LENGTH, _LENGTH),
+    "Convolutional": LayerCosts(
+        Order("k n d^2", lambda s: s.k * s.n * s.d**2),
+        _CONSTANT,
+        Order("log_k(n)", lambda s: log(s.n) / log(s.k)),
+    ),
+    "Self-Attention (restricted)": LayerCosts(
+        Order("r n d", lambda s: s.r * s.n * s.d),
+        _CONSTANT,
+        Order("n/r", lambda s: s.n / s.r),
+    ),
+}
 """Table 1. The path of the convolutional layer is for dilated kernels."""
 
 CONTIGUOUS_PATH = Order("n/k", lambda s: s.n / s.k)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from regard import paper
 from regard.errors import unknown
@@ -72,16 +71,14 @@ CONVOLUTIONAL = SMALL.but(family="convolutional", layers=6, positions="learned",
 DILATED = SMALL.but(family="dilated", layers=10, d_model=384)
 """A model like ByteNet (`families.dilated`), for small texts; each dilation is in two layers."""
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        **paper.PAPER_RECIPES,
-        "small": SMALL,
-        "small-parse": SMALL_PARSE,
-        "recurrent": RECURRENT,
-        "convolutional": CONVOLUTIONAL,
-        "dilated": DILATED,
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    **paper.PAPER_RECIPES,
+    "small": SMALL,
+    "small-parse": SMALL_PARSE,
+    "recurrent": RECURRENT,
+    "convolutional": CONVOLUTIONAL,
+    "dilated": DILATED,
+}
 """All recipes that `--recipe NAME` and `base = "NAME"` may name."""
 
 

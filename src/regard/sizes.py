@@ -5,7 +5,6 @@ alike for all families.
 """
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from regard.recipe import ModelRecipe
@@ -78,6 +77,8 @@ def _dilated(model: ModelRecipe) -> FamilySizes:
     )
 
 
-_SIZES: Mapping[str, Callable[[ModelRecipe], FamilySizes]] = MappingProxyType(
-    {"recurrent": _recurrent, "convolutional": _convolutional, "dilated": _dilated}
-)
+_SIZES: Mapping[str, Callable[[ModelRecipe], FamilySizes]] = {
+    "recurrent": _recurrent,
+    "convolutional": _convolutional,
+    "dilated": _dilated,
+}

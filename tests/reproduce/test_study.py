@@ -3,7 +3,6 @@
 import json
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -27,8 +26,7 @@ ROWS = ("base", "A1")
 
 @pytest.fixture(autouse=True)
 def two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    some = MappingProxyType({row: TABLE_3[row] for row in ROWS})
-    monkeypatch.setattr(table3, "TABLE_3", some)
+    monkeypatch.setattr(table3, "TABLE_3", {row: TABLE_3[row] for row in ROWS})
 
 
 def cells(study: Study) -> dict[str, list[str]]:

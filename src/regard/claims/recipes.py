@@ -5,7 +5,6 @@ of attention scores are compared only with each other, in models of one head, on
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from regard.paper import parameters
@@ -74,27 +73,25 @@ def _one_head(d_k: int, score: str) -> dict[str, Any]:
     return {"heads": 1, "d_k": d_k, "d_v": 64, "score": score, **text}
 
 
-CHANGES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "base": {},
-        "one-head": {"heads": 1},
-        "many-heads": {"heads": 32},
-        "no-residual": {"residual": False},
-        "no-warm-up": {"warmup_steps": 1},
-        "no-warm-up-low": {"warmup_steps": 1, "rate": SMALLEST.training.warmup_steps**-0.5},
-        "no-mask": {"causal": False},
-        "no-smoothing": {"label_smoothing": 0.0},
-        "learned": {"positions": "learned", "max_positions": ROOM},
-        "short": {"max_length": SHORT_PIECES},
-        "short-learned": {
-            "max_length": SHORT_PIECES,
-            "positions": "learned",
-            "max_positions": ROOM,
-        },
-        **{f"{score}-{d_k}": _one_head(d_k, score) for d_k in WIDTHS for score in SCORES},
-        **{f"ratio-{ratio}": of_ratio(ratio) for ratio in RATIOS},
-    }
-)
+CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "base": {},
+    "one-head": {"heads": 1},
+    "many-heads": {"heads": 32},
+    "no-residual": {"residual": False},
+    "no-warm-up": {"warmup_steps": 1},
+    "no-warm-up-low": {"warmup_steps": 1, "rate": SMALLEST.training.warmup_steps**-0.5},
+    "no-mask": {"causal": False},
+    "no-smoothing": {"label_smoothing": 0.0},
+    "learned": {"positions": "learned", "max_positions": ROOM},
+    "short": {"max_length": SHORT_PIECES},
+    "short-learned": {
+        "max_length": SHORT_PIECES,
+        "positions": "learned",
+        "max_positions": ROOM,
+    },
+    **{f"{score}-{d_k}": _one_head(d_k, score) for d_k in WIDTHS for score in SCORES},
+    **{f"ratio-{ratio}": of_ratio(ratio) for ratio in RATIOS},
+}
 """The fields in which each training differs from the first model, by the name of the training."""
 
 

@@ -1,7 +1,6 @@
 """All claims by name."""
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 from regard.claims.ablations import ABLATIONS
 from regard.claims.exact import EXACT
@@ -9,9 +8,7 @@ from regard.claims.parts import Claim
 from regard.claims.scores import SCORING
 from regard.errors import unknown
 
-CLAIMS: Mapping[str, Claim] = MappingProxyType(
-    {claim.name: claim for claim in (*EXACT, *SCORING, *ABLATIONS)}
-)
+CLAIMS: Mapping[str, Claim] = {claim.name: claim for claim in (*EXACT, *SCORING, *ABLATIONS)}
 
 
 def claims_named(names: Iterable[str]) -> list[Claim]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from regard.departures.case import value
@@ -164,40 +163,36 @@ def _settings(
     source: str, beyond: tuple[Beyond, ...], fields: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Usual, ...]:
     """The settings of one code base; `fields` maps the name of each setting to its fields."""
-    return tuple(
-        Usual(name, source, MappingProxyType(dict(its)), beyond) for name, its in fields.items()
-    )
+    return tuple(Usual(name, source, its, beyond) for name, its in fields.items())
 
 
-USUAL: Mapping[str, tuple[Usual, ...]] = MappingProxyType(
-    {
-        "t2t": _settings(
-            "tensorflow/tensor2tensor: tensor2tensor/models/transformer.py",
-            _T2T_BEYOND,
-            {
-                "tensor2tensor, transformer_base": _T2T,
-                "tensor2tensor, transformer_big": {**_T2T, **_BIG_SHAPE},
+USUAL: Mapping[str, tuple[Usual, ...]] = {
+    "t2t": _settings(
+        "tensorflow/tensor2tensor: tensor2tensor/models/transformer.py",
+        _T2T_BEYOND,
+        {
+            "tensor2tensor, transformer_base": _T2T,
+            "tensor2tensor, transformer_big": {**_T2T, **_BIG_SHAPE},
+        },
+    ),
+    "fairseq": _settings(
+        "facebookresearch/fairseq: examples/scaling_nmt/README.md",
+        _FAIRSEQ_BEYOND,
+        {
+            "fairseq, transformer_wmt_en_de": _FAIRSEQ,
+            "fairseq, transformer_vaswani_wmt_en_de_big": {
+                **_FAIRSEQ,
+                **_BIG_SHAPE,
+                "training.rate": round(0.0005 / _BIG_RATE, 3),
             },
-        ),
-        "fairseq": _settings(
-            "facebookresearch/fairseq: examples/scaling_nmt/README.md",
-            _FAIRSEQ_BEYOND,
-            {
-                "fairseq, transformer_wmt_en_de": _FAIRSEQ,
-                "fairseq, transformer_vaswani_wmt_en_de_big": {
-                    **_FAIRSEQ,
-                    **_BIG_SHAPE,
-                    "training.rate": round(0.0005 / _BIG_RATE, 3),
-                },
-            },
-        ),
-        "joeynmt": _settings(
-            "joeynmt/joeynmt: configs/transformer_wmt17_ende.yaml",
-            _JOEYNMT_BEYOND,
-            {"JoeyNMT, transformer_wmt17_ende": _JOEYNMT},
-        ),
-    }
-)
+        },
+    ),
+    "joeynmt": _settings(
+        "joeynmt/joeynmt: configs/transformer_wmt17_ende.yaml",
+        _JOEYNMT_BEYOND,
+        {"JoeyNMT, transformer_wmt17_ende": _JOEYNMT},
+    ),
+}
 """The usual settings of each code base."""
 
 

@@ -1,7 +1,6 @@
 """Make the model of a recipe, of the family that `model.family` names."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from regard.encoder_decoder import EncoderDecoder
 from regard.families.convolutional import ConvolutionalModel
@@ -10,14 +9,12 @@ from regard.families.recurrent import RecurrentModel
 from regard.recipe import ModelRecipe
 from regard.transformer import Transformer
 
-FAMILIES: Mapping[str, Callable[..., EncoderDecoder]] = MappingProxyType(
-    {
-        "transformer": Transformer,
-        "recurrent": RecurrentModel,
-        "convolutional": ConvolutionalModel,
-        "dilated": DilatedModel,
-    }
-)
+FAMILIES: Mapping[str, Callable[..., EncoderDecoder]] = {
+    "transformer": Transformer,
+    "recurrent": RecurrentModel,
+    "convolutional": ConvolutionalModel,
+    "dilated": DilatedModel,
+}
 """The class of each family."""
 
 

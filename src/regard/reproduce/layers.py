@@ -6,7 +6,6 @@ Each layer has only the parts that the table's row counts: no residual connectio
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 import torch
 import torch.nn.functional as F
@@ -118,15 +117,13 @@ class OneStep(nn.Module):
         return torch.tanh(x @ self.w.T + shifted @ self.u.T)
 
 
-LAYERS: Mapping[str, Callable[[Sizes], nn.Module]] = MappingProxyType(
-    {
-        "self-attention": lambda s: SelfAttention(),
-        "with projections": lambda s: ProjectedSelfAttention(s.d),
-        "restricted": lambda s: RestrictedSelfAttention(s.r),
-        "recurrent": lambda s: Recurrent(s.d),
-        "convolutional": lambda s: Convolutional(s.d, s.k),
-        "dilated": lambda s: Convolutional(s.d, s.k, s.k),
-        "separable": lambda s: Convolutional(s.d, s.k, separable=True),
-    }
-)
+LAYERS: Mapping[str, Callable[[Sizes], nn.Module]] = {
+    "self-attention": lambda s: SelfAttention(),
+    "with projections": lambda s: ProjectedSelfAttention(s.d),
+    "restricted": lambda s: RestrictedSelfAttention(s.r),
+    "recurrent": lambda s: Recurrent(s.d),
+    "convolutional": lambda s: Convolutional(s.d, s.k),
+    "dilated": lambda s: Convolutional(s.d, s.k, s.k),
+    "separable": lambda s: Convolutional(s.d, s.k, separable=True),
+}
 """The layers by name. Dilated layers are meant to be stacked: see `path.path_length`."""

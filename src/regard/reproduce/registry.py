@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from regard.errors import RecipeError, unknown
 from regard.paper import TABLE_3
@@ -16,18 +15,16 @@ from regard.reproduce.table4 import TABLE_4_EXPERIMENT
 from regard.reproduce.tables import Experiment
 from regard.reproduce.wmt import Wmt
 
-EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
-    {
-        one.name: one
-        for one in (
-            TABLE_1_EXPERIMENT,
-            TABLE_3_EXPERIMENT,
-            TABLE_2_EXPERIMENT,
-            TABLE_4_EXPERIMENT,
-            FIGURES_EXPERIMENT,
-        )
-    }
-)
+EXPERIMENTS: Mapping[str, Experiment] = {
+    one.name: one
+    for one in (
+        TABLE_1_EXPERIMENT,
+        TABLE_3_EXPERIMENT,
+        TABLE_2_EXPERIMENT,
+        TABLE_4_EXPERIMENT,
+        FIGURES_EXPERIMENT,
+    )
+}
 _ROWS = {"table2": tuple(filter(None, SYSTEMS.values())), "table3": tuple(TABLE_3)}
 """The rows that `--rows` can name, by the name of their table."""
 _SMALL = {
@@ -42,7 +39,7 @@ _SMALL = {
         ),
     )
 }
-SCALES: Mapping[str, Scale] = MappingProxyType({"mini": Mini(), **_SMALL, "paper": Wmt()})
+SCALES: Mapping[str, Scale] = {"mini": Mini(), **_SMALL, "paper": Wmt()}
 
 
 def experiments_named(names: Collection[str]) -> list[Experiment]:
