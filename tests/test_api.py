@@ -11,7 +11,7 @@ import pytest
 
 import regard
 from cli.refusing import regard as command
-from regard.corpus import example, write_corpus
+from regard.corpus import write_corpus, write_treebank
 from regard.data.aligned import Progress
 from regard.errors import DataError, MissingExtra, RecipeError, RegardError
 from regard.parsing import Parser
@@ -51,8 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Sentence pairs and trees, in the current folder."""
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path / "train", seed=1, sentences=200)
-    trees = (f"( {example(1, i).tree})\n" for i in range(60))
-    (tmp_path / "train.mrg").write_text("".join(trees), "utf-8")
+    write_treebank(tmp_path / "train.mrg", seed=1, trees=60)
     return tmp_path
 
 

@@ -17,7 +17,7 @@ import regard as package
 from cli.refusing import regard, running
 from exchange.marian_models import write_marian
 from regard import api
-from regard.corpus import example, write_corpus
+from regard.corpus import write_corpus, write_treebank
 
 ROOT = Path(__file__).parents[1]
 SMALLER = (
@@ -88,8 +88,7 @@ def in_a_folder_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     (tmp_path / "test.en").rename(tmp_path / "in.txt")
     (tmp_path / "test.de").rename(tmp_path / "ref.txt")
     for name, seed, trees in (("train", 1, 60), ("dev", 2, 5), ("gold", 2, 5)):
-        lines = (f"( {example(seed, i).tree})\n" for i in range(trees))
-        (tmp_path / f"{name}.mrg").write_text("".join(lines), encoding="utf-8")
+        write_treebank(tmp_path / f"{name}.mrg", seed, trees)
     (tmp_path / "words.txt").write_text("The dog barks .\n", encoding="utf-8")
     write_marian(tmp_path / "opus-mt-en-de", generation={"max_length": 6})
     return tmp_path

@@ -17,7 +17,7 @@ import regard
 import regard.start
 from regard.budget.choice import choose
 from regard.budget.text import ParallelText
-from regard.corpus import example
+from regard.corpus import write_treebank
 from regard.data.pairs import DECIDED, Pairs, recipe_of
 from regard.errors import ModelError, RecipeError, RegardError, TrainingError
 from regard.inputs import TrainingFiles, prepare_files
@@ -113,7 +113,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for side, words in (("en", ["dog", "cat", "bird"]), ("de", ["Hund", "Katze", "Vogel"])):
         lines = (f"{words[i % 3]} {words[i // 3 % 3]} {i}\n" for i in range(60))
         (folder / side).write_text("".join(lines), "utf-8")
-    (folder / "mrg").write_text("".join(f"( {example(1, i).tree})\n" for i in range(60)), "utf-8")
+    write_treebank(folder / "mrg", seed=1, trees=60)
     for kind, files in paths(folder).items():
         given = {name: [str(path) for path in some] for name, some in files.items()}
         recipe = RECIPES[kind].but(seed=SEEDS["that of --data"], held_out=2)

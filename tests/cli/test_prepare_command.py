@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cli.refusing import regard
 from regard.cli.prepare import prepare
-from regard.corpus import example
+from regard.corpus import write_treebank
 from regard.data.pairs import Pairs
 from regard.errors import DataError
 
@@ -93,8 +93,7 @@ def test_a_signal_to_all_of_its_processes_leaves_nothing(
 
 def test_trees_are_prepared_as_training_would(tmp_path: Path) -> None:
     for name, seed, count in (("gold", 1, 60), ("silver", 2, 30)):
-        lines = (f"( {example(seed, i).tree})\n" for i in range(count))
-        (tmp_path / name).write_text("".join(lines), "utf-8")
+        write_treebank(tmp_path / name, seed, count)
     given = ["--trees", tmp_path / "gold", "--silver", tmp_path / "silver", "--silver-share", "0.5"]
     small = [
         f"--set={assignment}"

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.corpus import Example, example, examples, pronoun_accuracy, write_corpus
+from regard.corpus import (
+    Example,
+    example,
+    examples,
+    pronoun_accuracy,
+    write_corpus,
+    write_treebank,
+)
 from regard.corpus.lexicon import COMPARATIVES, NOUNS, VERBS
 from regard.corpus.sentences import _FORMS, _OFTEN
 from regard.errors import DataError
@@ -348,3 +355,6 @@ def test_a_corpus_on_disk_is_the_stream(tmp_path):
     assert len(list((tmp_path / "new").iterdir())) == 2
     with pytest.raises(DataError, match="at least 1"):
         write_corpus(tmp_path / "train", seed=11, sentences=0)
+    write_treebank(tmp_path / "trees" / "train.mrg", seed=11, trees=13)
+    written = (tmp_path / "trees" / "train.mrg").read_text(encoding="utf-8")
+    assert written == "".join(f"( {e.tree})\n" for e in there)

@@ -50,17 +50,14 @@ def write_trees(folder: Path, trees: int) -> "TrainingFiles":
 
     Raises DataError if one of these files exists already and was not written by a demo.
     """
-    from regard.corpus import example
-    from regard.files.whole import write_file
+    from regard.corpus import example, write_treebank
     from regard.inputs import TrainingFiles
 
     parts = ("train", TRAIN_SEED, trees), ("valid", VALID_SEED, VALID_SENTENCES)
     for name, seed, _ in parts:
         _refuse_other_text(folder / f"{name}.mrg", f"( {example(seed, 0).tree})")
-    folder.mkdir(parents=True, exist_ok=True)
     for name, seed, count in parts:
-        lines = (f"( {example(seed, i).tree})\n" for i in range(count))
-        write_file(folder / f"{name}.mrg", "".join(lines))
+        write_treebank(folder / f"{name}.mrg", seed, count)
     return TrainingFiles(trees=[folder / "train.mrg"], valid_trees=[folder / "valid.mrg"])
 
 

@@ -42,6 +42,7 @@ from regard.corpus.corpus import (
     examples,
     pronoun_accuracy,
     write_corpus,
+    write_treebank,
 )
 
 __all__ = [
@@ -53,4 +54,5 @@ __all__ = [
     "examples",
     "pronoun_accuracy",
     "write_corpus",
+    "write_treebank",
 ]

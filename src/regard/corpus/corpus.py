@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from regard.corpus.derivation import Derivation, Word
 from regard.corpus.morphology import Gender
 from regard.corpus.sentences import make_sentence
 from regard.errors import DataError
+from regard.files.whole import new_file, write_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +135,25 @@ def write_corpus(prefix: str | Path, seed: int, sentences: int) -> None:
     found = list(itertools.islice(examples(seed), sentences))
     for suffix, lines in (("en", [e.source for e in found]), ("de", [e.target for e in found])):
         path = Path(f"{prefix}.{suffix}")
-        partial = path.with_name(f".{path.name}.partial")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
-            partial.replace(path)
+            with new_file(path, path.with_name(f".{path.name}.partial")) as file:
+                file.write("".join(f"{line}\n" for line in lines).encode())
         except OSError as error:
-            with suppress(OSError):
-                partial.unlink()
             raise DataError(
                 f"cannot be written: {error.strerror or error}: make room there or choose another "
                 "place",
                 path,
             ) from None
+
+
+def write_treebank(path: Path, seed: int, trees: int) -> None:
+    """Write the trees of the first examples of a seed, one on each line.
+
+    Raises RegardError if the file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, "".join(f"( {one.tree})\n" for one in itertools.islice(examples(seed), trees)))
 
 
 def _punctuated(words: list[Word]) -> list[Word]:

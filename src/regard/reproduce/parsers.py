@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from regard.corpus import example, examples
+from regard.corpus import examples, write_treebank
 from regard.errors import DataError
 from regard.files.whole import write_file
 from regard.inputs import TrainingFiles
@@ -153,9 +153,7 @@ def make_trees(row: ParserRow, out: Path, seed: int) -> None:
     for name, (stream, count) in wanted.items():
         path = out / "trees" / f"{name}.mrg"
         if path in (*row.files.trees, *row.files.valid_trees, row.test) and not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            lines = (f"( {example(stream, i).tree})\n" for i in range(count))
-            write_file(path, "".join(lines))
+            write_treebank(path, stream, count)
     if row.teacher and not row.files.silver[0].exists():
         parser = load(run_of(out, f"parser-{row.teacher}", seed))
         parser.recipe = parser.recipe.but(beam=1)
