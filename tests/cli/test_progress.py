@@ -13,7 +13,7 @@ from regard.data.aligned import Progress
 def test_training_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=120)
-    monkeypatch.setattr(progress, "console", console)
+    monkeypatch.setattr(progress, "console", lambda: console)
     said: list[str] = []
     monkeypatch.setattr(progress, "note", said.append)
     start = {"event": "start", "step": 0, "steps": 9, "parameters": 10, "pairs": 2, "vocabulary": 3,
@@ -88,7 +88,8 @@ def test_each_reading_has_a_speed_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_square_brackets_in_the_name_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
-    monkeypatch.setattr(progress, "console", Console(file=shown, force_terminal=True, width=120))
+    console = Console(file=shown, force_terminal=True, width=120)
+    monkeypatch.setattr(progress, "console", lambda: console)
     blocks = SimpleNamespace(source="news[de]/[/de].txt")
     with progress.BulkDisplay(blocks) as display:  # type: ignore[arg-type]
         display.checking(lambda lines, first: 0)([], 4000)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.console import note
 from regard.errors import RegardError
 
 
@@ -30,7 +31,6 @@ def average(
     - `regard average runs/x --last 3 --out models/x3`
     - `regard average runs/x --best --last 8 --out models/best`
     """
-    from regard.cli.console import note
     from regard.run.averaging import average_run
 
     named = [] if steps is None else steps.split(",")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from regard.cli.console import note
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -89,7 +90,6 @@ def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
 
     If `blocks` are given, a note first says how much of them is finished.
     """
-    from regard.cli.console import note
 
     def stop(signum: int, frame: FrameType | None) -> None:
         for again in previous:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.console import note_finished
 from regard.cli.options import QuietOption
 from regard.errors import RecipeError
 
@@ -72,7 +73,6 @@ def claims(
     from regard.claims.registry import claims_named
     from regard.claims.study import try_claims
     from regard.claims.tables import markdown, result_json
-    from regard.cli.console import note_finished
     from regard.machine.workers import usable_cores
 
     if as_json and as_markdown:

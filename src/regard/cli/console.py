@@ -1,22 +1,29 @@
 """Standard error, where all commands write notes and progress bars."""
 
 import sys
+from functools import cache
 from pathlib import Path
 from shlex import quote
 from shutil import which
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from regard.study.kept import Finished
 
-console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+@cache
+def console() -> "Console":
+    """Standard error, as rich writes to it; rich is not loaded before it is used."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def note(message: str) -> None:
     """Write one line to standard error."""
-    console.print(message, markup=False, emoji=False)
+    console().print(message, markup=False, emoji=False)
 
 
 def note_finished(done: "Finished") -> None:

@@ -9,6 +9,7 @@ import typer
 
 from regard.cli.options import QuietOption, ThreadsOption
 from regard.errors import RecipeError
+from regard.files.whole import write_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,7 +104,6 @@ def _conclude(out: Path, stdout: "Console", shown: "Shown") -> None:
     from rich.table import Table
 
     from regard.cli.demo_corpus import TEST_SENTENCES
-    from regard.files.whole import write_file
     from regard.run.journal import read_journal
 
     finish = read_journal(out / "journal.jsonl")[-1]

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.console import note
 from regard.cli.options import ModelArgument, SetOption
 
 _FormatArgument = Annotated[
@@ -51,7 +52,6 @@ def export(
     - `regard export hf runs/x --out x-hf`   (MarianMTModel.from_pretrained opens it)
     - `regard export argos runs/x --pair en-de --text in.en --text in.de --out en_de.argosmodel`
     """
-    from regard.cli.console import note
     from regard.exchange.exporting import write_export
     from regard.recipe import Recipe
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from regard.cli.console import note
 from regard.cli.options import with_groups
 
 if TYPE_CHECKING:
@@ -187,7 +188,6 @@ def state_dict(
 
 def _make(out: Path, read: "Callable[[], Foreign]") -> None:
     """Call `read` to get a model, write this model to `out`, and print its certificate."""
-    from regard.cli.console import note
     from regard.cli.info import certificate_rows, print_rows
     from regard.exchange.certified import refuse_existing
     from regard.exchange.importing import write_imported

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from regard.cli.console import note
 from regard.cli.options import ModelArgument, ThreadsOption
 from regard.errors import ModelError, RecipeError, unknown
+from regard.files.whole import write_file
 
 if TYPE_CHECKING:
     from regard.encoder_decoder import AttentionKind, EncoderDecoder
@@ -139,8 +141,6 @@ def _draw_model(model: "EncoderDecoder", number: int | None, path: Path | None) 
     Without `path`, the file is figure-`number`.svg. Raises ModelError if the model is not a
     Transformer.
     """
-    from regard.cli.console import note
-    from regard.files.whole import write_file
     from regard.transformer import Transformer
     from regard.view.architecture import architecture
     from regard.view.multihead import multihead
@@ -213,8 +213,6 @@ class _View:
 
     def write_page(self, path: Path) -> None:
         """Write a page for the browser."""
-        from regard.cli.console import note
-        from regard.files.whole import write_file
         from regard.view.page import attention_page
 
         of = self.found.kind(self.kind)
@@ -225,8 +223,6 @@ class _View:
     def write_npz(self, path: Path) -> None:
         """Write tokens, weights and log-probabilities as arrays that NumPy reads without pickle."""
         import numpy as np
-
-        from regard.files.whole import write_file
 
         arrays: dict[str, Any] = {"log_p": np.array(self.found.log_p, np.float32)}
         for name in ("source", "read", "written"):
@@ -242,8 +238,6 @@ class _View:
 
         Without `path`, the file is figure-`number`.svg.
         """
-        from regard.cli.console import note
-        from regard.files.whole import write_file
         from regard.view.figures import figure, sharpest
 
         if number < 3:
@@ -265,8 +259,6 @@ class _View:
 
     def write_json(self, path: Path) -> None:
         """Write everything as JSON to the file `path`, or to standard output if `path` is "-"."""
-        from regard.files.whole import write_file
-
         content = json.dumps(self.found.as_json(), ensure_ascii=False)
         if str(path) == "-":
             typer.echo(content)

@@ -20,6 +20,7 @@ from regard.cli.options import (
     WindowOption,
 )
 from regard.errors import RecipeError
+from regard.files.whole import refusing_write_errors, write_file
 
 if TYPE_CHECKING:
     from regard.parsing import Parse, Parser
@@ -167,7 +168,6 @@ def _json(best: "Sequence[Parse]") -> str:
 
 def _write_svg(path: Path, tree: "Tree") -> None:
     """Draw a tree into an SVG file; the folder of the file is made if it does not exist."""
-    from regard.files.whole import refusing_write_errors, write_file
     from regard.trees.svg import svg
 
     with refusing_write_errors(path.parent):

@@ -30,8 +30,8 @@ class _Display:
     """A context manager that shows a bar on a terminal, and plain lines elsewhere."""
 
     def __init__(self, *columns: str | ProgressColumn):
-        self._plain = not console.is_terminal
-        self._bar = Progress(*columns, console=console, disable=self._plain)
+        self._plain = not console().is_terminal
+        self._bar = Progress(*columns, console=console(), disable=self._plain)
         self._shown_at = 0.0
 
     def __enter__(self) -> Self:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.console import note, note_finished
 from regard.cli.options import QuietOption
 from regard.errors import RecipeError
 
@@ -101,7 +102,6 @@ def reproduce(
     - `regard reproduce table3 --scale mini --out runs/tables --seeds 3 --rows base,A1,C1`
     - `regard reproduce table3 --scale paper --plan --price 20`
     """
-    from regard.cli.console import note
     from regard.reproduce.plan import plan_lines
     from regard.reproduce.registry import experiments_named, rows_named, scale_named
     from regard.reproduce.report import write_report
@@ -170,7 +170,6 @@ def _progress(
 
     If `quiet` is True, nothing is shown.
     """
-    from regard.cli.console import note, note_finished
     from regard.reproduce.study import rows_in_training
 
     if quiet:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
+from regard.cli.console import note
 from regard.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
@@ -230,7 +231,6 @@ def _texts(
     Writes notes: if BLEU divides words as `usual`, but the first reference needs another way; and
     if only some of the files have composed letters. Raises the errors of `_aligned`.
     """
-    from regard.cli.console import note
     from regard.cli.remarks import on_forms, on_words
     from regard.files.lines import shown_name
 
@@ -272,7 +272,6 @@ def _score_by_model(
     reference: list[Path] | None,
     as_json: bool,
 ) -> None:
-    from regard.cli.console import note
     from regard.files.lines import shown_name
     from regard.loss import perplexity
     from regard.measure.likelihood import likelihoods

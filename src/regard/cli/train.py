@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from regard.cli.console import note
 from regard.cli.options import (
     MixOption,
     QuietOption,
@@ -200,7 +201,6 @@ def _set_up(threads: int, deterministic: bool) -> None:
 
 
 def _verify(start: "Start", steps: int, quiet: bool) -> None:
-    from regard.cli.console import note
     from regard.machine.processes import together
     from regard.measure.resumption import verify_resume
 
@@ -236,7 +236,6 @@ def _plan_or_train(start: "Start", plan: bool, options: RunOptions, quiet: bool)
 
 
 def _begin(start: "Start", quiet: bool, *, trains: bool) -> "tuple[Recipe, Path]":
-    from regard.cli.console import note
     from regard.cli.preparing import preparing
     from regard.start import begin
 
@@ -267,7 +266,6 @@ def train_and_show(
     `began`, a value of `time.monotonic`. If a signal stops the run, a checkpoint is saved, and
     SystemExit is raised with the exit status for the signal.
     """
-    from regard.cli.console import note
     from regard.cli.plan import announce
     from regard.cli.progress import TrainingDisplay
     from regard.machine.interrupt import Interrupted, interruptible

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.bulk import after_the_first, translate_file
+from regard.cli.console import note
 from regard.cli.options import (
     BeamOption,
     EngineOption,
@@ -212,8 +213,6 @@ def _opened(
 def _set_search(
     translator: "Translator", beam: int | None, alpha: float | None, n_best: int, longer: bool
 ) -> None:
-    from regard.cli.console import note
-
     if longer:
         translator.accept_longer()
     given = {"beam": beam, "alpha": alpha}

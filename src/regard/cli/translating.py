@@ -8,6 +8,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.cli.console import note
 from regard.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -75,8 +76,6 @@ class SentenceLines:
 
     def report(self) -> None:
         """Write how many sentences had a second search, and how many outputs still look wrong."""
-        from regard.cli.console import note
-
         counted = dict(self.flaws)
         retried, wrong = counted.pop("retried", 0), counted.pop("wrong", 0)
         which = ", ".join(f"{count} {flaw}" for flaw, count in sorted(counted.items()))
@@ -97,8 +96,6 @@ class SentenceLines:
 
     def _warn(self, sentence: str) -> None:
         """Write the first warning as a note; later warnings are similar, and are not written."""
-        from regard.cli.console import note
-
         if not self.said:
             note(f"{sentence}, as other such lines are (--long refuse refuses them)")
         self.said.append(sentence)

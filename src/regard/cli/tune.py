@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.console import note
 from regard.cli.options import ThreadsOption
 
 
@@ -26,7 +27,6 @@ def tune(
 
     Example: `regard tune runs/x --source dev.en --reference dev.de`
     """
-    from regard.cli.console import note
     from regard.files.lines import read_lines, shown_name
     from regard.machine.devices import set_threads
     from regard.measure.tuning import (
