@@ -18,7 +18,7 @@ from regard.arithmetic.choose import for_compiled_step, for_training
 from regard.arithmetic.cuda import Cuda
 from regard.arithmetic.flex import FlexCuda
 from regard.data.batches import Batch
-from regard.data.prefetch import training_batches
+from regard.data.training_data import training_batches
 from regard.equations import Arithmetic
 from regard.machine.compiled import compiled
 from regard.optimizer import FlatAdam

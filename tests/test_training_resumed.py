@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import Batches
-from regard.data.prefetch import Prefetched, training_batches
+from regard.data.prefetch import Prefetched
+from regard.data.training_data import training_batches
 from regard.errors import RegardError, TrainingError
 from regard.files.tensors import read_tensors
 from regard.machine.interrupt import Interrupt, Interrupted

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from regard.data.batches import Batch, Batches
-from regard.data.prefetch import AHEAD, Prefetched, training_batches
+from regard.data.prefetch import AHEAD, Prefetched
+from regard.data.training_data import training_batches
 from regard.errors import DataError, TrainingError
 from regard.recipe import Recipe
 from run.copying import RECIPE, prepared

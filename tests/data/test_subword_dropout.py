@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from regard.corpus.corpus import examples
 from regard.data.batches import BatchShare
-from regard.data.prefetch import Prefetched, training_batches, training_pairs
+from regard.data.prefetch import Prefetched
 from regard.data.prepare import prepare_text
 from regard.data.subword_dropout import Merges
+from regard.data.training_data import training_batches, training_pairs
 from regard.errors import TrainingError
 from regard.recipe import Recipe
 from regard.text.tokenizer import EOS, Tokenizer

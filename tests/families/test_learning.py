@@ -12,8 +12,8 @@ from cli.refusing import Result, regard
 from families.modelling import OTHERS, gradients
 from regard.data.batches import Batches
 from regard.data.pairs import Pairs
-from regard.data.prefetch import batches_of
 from regard.data.rows import one_per_row
+from regard.data.training_data import batches_of
 from regard.families.choose import new_model
 from regard.machine.interrupt import Interrupt, Interrupted
 from regard.measure.validation import loss_and_accuracy, validator

@@ -128,9 +128,9 @@ class Recording(Batches):
 
 def train_recording(file: Path, *arguments: Any, **options: Any) -> None:
     Recording.file = file
-    from regard.data import prefetch
+    from regard.data import training_data
 
-    prefetch.Batches = Recording  # type: ignore[misc]
+    training_data.Batches = Recording  # type: ignore[misc]
     train_together(*arguments, **options)
 
 

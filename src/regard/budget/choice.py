@@ -30,7 +30,7 @@ from regard.arithmetic.choose import choose_dtype
 from regard.budget.text import SAMPLED, ParallelText, rule_of_times
 from regard.data.batches import BatchShare
 from regard.data.pair_source import ArbitraryPairs
-from regard.data.prefetch import batches_of
+from regard.data.training_data import batches_of
 from regard.errors import RecipeError, TrainingError
 from regard.machine.devices import (
     choose_device,

@@ -16,48 +16,19 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import torch
 
-from regard.data.batches import WHOLE, Batch, Batches, BatchShare
-from regard.data.pair_source import PairSource
-from regard.data.pairs import Pairs
+from regard.data.batches import Batch, Batches
 from regard.data.rows import Rows
-from regard.data.subword_dropout import RedrawnPairs
 from regard.errors import TrainingError
 from regard.machine.child import pipes, started
-from regard.recipe import Recipe
 
 AHEAD = 64
 """How many batches are made in advance. If a step takes 25 ms, they last 1.6 s, which is longer
 than the planning of a window takes. They need 90 MB."""
-
-
-def batches_of(pairs: PairSource, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
-    """Batches of these pairs, with the seed, the layout and the limits of the recipe."""
-    seed, layout, join = recipe.training.seed, recipe.data.layout, recipe.joins_pairs
-    return Batches(pairs, recipe.data, seed, layout=layout, join=join, share=share)
-
-
-def training_pairs(data: Path, recipe: Recipe) -> Pairs:
-    """Open the training pairs in a directory of prepared data.
-
-    Raises the errors of `RedrawnPairs.open` if the recipe has sub-word dropout, otherwise those of
-    `Pairs.open`.
-    """
-    return (RedrawnPairs if recipe.data.subword_dropout else Pairs).open(data, "train")
-
-
-def training_batches(data: Path, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
-    """Batches of the training pairs in a directory of prepared data.
-
-    Raises the errors of `training_pairs`.
-    """
-    return batches_of(training_pairs(data, recipe), recipe, share)
-
 
 _Received = tuple[list[Batch], dict[str, int], float]
 """This process's share of one batch, and the position and the epochs seen after that batch."""

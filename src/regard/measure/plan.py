@@ -15,7 +15,7 @@ from regard.cost import Cost, flop
 from regard.data.batches import Batch, BatchShare
 from regard.data.largest import largest_batch
 from regard.data.layouts import most_rows
-from regard.data.prefetch import batches_of
+from regard.data.training_data import batches_of
 from regard.errors import TrainingError
 from regard.machine.devices import (
     free_memory,

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from regard.data.prefetch import training_pairs
+from regard.data.training_data import training_pairs
 from regard.errors import ModelError, TrainingError
 from regard.files.whole import refusing_write_errors
 from regard.recipe import Recipe

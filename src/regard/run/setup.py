@@ -12,7 +12,8 @@ from regard.arithmetic.choose import choose_dtype
 from regard.cost import Cost, flop_of_tokens
 from regard.data.batches import Batches, BatchShare
 from regard.data.pairs import Pairs
-from regard.data.prefetch import Prefetched, batches_of, training_batches, training_pairs
+from regard.data.prefetch import Prefetched
+from regard.data.training_data import batches_of, training_batches, training_pairs
 from regard.encoder_decoder import EncoderDecoder
 from regard.errors import RecipeError, TrainingError
 from regard.machine.devices import choose_device, computes_beside, refuse_too_large

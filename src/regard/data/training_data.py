@@ -1,0 +1,32 @@
+"""The training pairs of prepared data, and their batches as a recipe wants them."""
+
+from pathlib import Path
+
+from regard.data.batches import WHOLE, Batches, BatchShare
+from regard.data.pair_source import PairSource
+from regard.data.pairs import Pairs
+from regard.data.subword_dropout import RedrawnPairs
+from regard.recipe import Recipe
+
+
+def batches_of(pairs: PairSource, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
+    """Batches of these pairs, with the seed, the layout and the limits of the recipe."""
+    seed, layout, join = recipe.training.seed, recipe.data.layout, recipe.joins_pairs
+    return Batches(pairs, recipe.data, seed, layout=layout, join=join, share=share)
+
+
+def training_pairs(data: Path, recipe: Recipe) -> Pairs:
+    """Open the training pairs in a directory of prepared data.
+
+    Raises the errors of `RedrawnPairs.open` if the recipe has sub-word dropout, otherwise those of
+    `Pairs.open`.
+    """
+    return (RedrawnPairs if recipe.data.subword_dropout else Pairs).open(data, "train")
+
+
+def training_batches(data: Path, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
+    """Batches of the training pairs in a directory of prepared data.
+
+    Raises the errors of `training_pairs`.
+    """
+    return batches_of(training_pairs(data, recipe), recipe, share)
