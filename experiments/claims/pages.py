@@ -1,4 +1,4 @@
-"""Fill the figures and verdicts of a study into docs/claims.md and docs/claims.ko.md.
+"""Fill the figures and verdicts of claims into docs/claims.md and docs/claims.ko.md.
 
     regard claims --out runs/claims
     python experiments/claims/pages.py runs/claims/result.json
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from regard.claims.tables import filled
 from regard.files.whole import write_file
-from regard.study.verdicts import ENGLISH, KOREAN
+from regard.parts.verdicts import ENGLISH, KOREAN
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs"

@@ -12,8 +12,8 @@ from regard.claims.calculations import rotation
 from regard.claims.parts import Evidence, Part, Size
 from regard.claims.registry import CLAIMS
 from regard.layers import sinusoids
-from regard.study.kept import Measured
-from regard.study.verdicts import Judgement
+from regard.parts.kept import Measured
+from regard.parts.verdicts import Judgement
 
 SEEDS = (1, 2)
 

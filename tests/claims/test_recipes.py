@@ -13,7 +13,7 @@ from regard.claims.recipes import (
 from regard.claims.registry import CLAIMS
 from regard.claims.trainings import Trained
 from regard.paper import parameters
-from regard.study.settings import settings_of
+from regard.parts.settings import settings_of
 
 
 def test_every_training_is_used_and_known() -> None:

@@ -10,7 +10,7 @@ import pytest
 from regard.claims.parts import Evidence, Size
 from regard.claims.registry import CLAIMS
 from regard.claims.tables import Outcome, filled, markdown, result_json
-from regard.study.verdicts import ENGLISH, KOREAN, Judgement
+from regard.parts.verdicts import ENGLISH, KOREAN, Judgement
 
 DOCS = Path(__file__).parents[2] / "docs"
 KEPT = Path(__file__).parents[2] / "experiments" / "claims" / "result.json"

@@ -7,13 +7,13 @@ import pytest
 from cli.refusing import refused, regard
 from regard.reproduce import table1
 from regard.reproduce.layers import LAYERS
+from regard.reproduce.making import reproduce_tables
 from regard.reproduce.scales import Mini
-from regard.reproduce.study import reproduce_tables
 from regard.reproduce.tables import Study
 
 
 def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.reproduce.study.reproduce_tables", lambda *_, **__: pytest.fail())
+    monkeypatch.setattr("regard.reproduce.making.reproduce_tables", lambda *_, **__: pytest.fail())
     out = ["--out", tmp_path / "x"]
     assert "unknown table table5: did you mean table" in refused("reproduce", "table5", *out)
     assert "unknown table table5" in refused("reproduce", "all", "table5", *out)

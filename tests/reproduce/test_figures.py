@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from regard.reproduce.figures import CAPTIONS, FIGURES_EXPERIMENT, draw_figures
-from regard.reproduce.study import reproduce_tables
+from regard.reproduce.making import reproduce_tables
 from regard.reproduce.tables import Study
 from reproduce.tiny import TINY
 

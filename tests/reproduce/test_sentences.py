@@ -3,10 +3,10 @@
 from typing import Any
 
 from regard.paper import TABLE_3, TABLE_3_RESULTS
+from regard.parts.verdicts import Judgement
 from regard.reproduce.scales import MINI_BASE
 from regard.reproduce.sentences import PAPER_SENTENCES, effect_of, judged_effect
 from regard.reproduce.table2 import family_recipes
-from regard.study.verdicts import Judgement
 
 
 def table_3(bleu: dict[str, list[float | None]]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from regard.paper import BASE, TABLE_2, parameters
+from regard.parts.kept import do_all, finished
 from regard.recipe import Recipe
 from regard.reproduce.scales import MINI_BASE, Mini
 from regard.reproduce.table2 import (
@@ -16,7 +17,6 @@ from regard.reproduce.table2 import (
 from regard.reproduce.tables import Study, write_tables
 from regard.reproduce.tried import DROPOUTS, RATES, best_run, tried_row
 from regard.score.bleu import bleu
-from regard.study.kept import do_all, finished
 from regard.translation import load
 from reproduce.tiny import TINY
 

@@ -6,13 +6,13 @@ import pytest
 
 from regard.errors import DataError
 from regard.paper import TABLE_4, WSJ, WSJ_SEMI
+from regard.parts.kept import do_all
 from regard.reproduce import parsers
 from regard.reproduce.parsers import parser_rows, refuse_without_trees
 from regard.reproduce.scales import Mini
 from regard.reproduce.table1 import TABLE_1_EXPERIMENT
 from regard.reproduce.table4 import TABLE_4_EXPERIMENT, train_parser
 from regard.reproduce.tables import Study, write_tables
-from regard.study.kept import do_all
 
 
 def test_a_parser_and_its_pupil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

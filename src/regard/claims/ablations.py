@@ -3,7 +3,7 @@
 from regard.claims.parts import Claim, Evidence
 from regard.claims.recipes import CHANGES, RATIOS
 from regard.claims.trainings import Trained
-from regard.study.verdicts import Quantity, Statement, judge_alike, judge_more
+from regard.parts.verdicts import Quantity, Statement, judge_alike, judge_more
 
 NEARLY = 1.0
 """Results are said to be nearly identical if they differ by less than this, in BLEU."""

@@ -22,7 +22,7 @@ from regard.claims.recipes import WIDTHS
 from regard.cost import flop
 from regard.layers import FeedForward, sinusoids
 from regard.paper import BASE, parameters
-from regard.study.kept import Measured
+from regard.parts.kept import Measured
 from regard.transformer import Transformer
 from regard.variants import additive_scores
 

@@ -5,7 +5,7 @@ from regard.claims.calculations import DISTRIBUTIONS, HEADS
 from regard.claims.parts import Calculation, Claim, Evidence
 from regard.claims.recipes import WIDTHS
 from regard.paper import BASE
-from regard.study.verdicts import Quantity, Statement, judge_alike, judge_at_most, judge_more
+from regard.parts.verdicts import Quantity, Statement, judge_alike, judge_at_most, judge_more
 
 ROUNDING_FP32 = 2e-7
 """Errors above this are not due to rounding: fp32 rounds an entry of PE by up to 6e-8, and an error

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from regard.study.kept import Measured
-from regard.study.verdicts import Quantity, Statement
+from regard.parts.kept import Measured
+from regard.parts.verdicts import Quantity, Statement
 
 
 class Size(NamedTuple):

@@ -9,7 +9,7 @@ from regard.claims import calculations
 from regard.claims.parts import Calculation, Claim, Evidence
 from regard.claims.recipes import SCORES, WIDTHS
 from regard.claims.trainings import Trained
-from regard.study.verdicts import Statement, judge_alike, judge_more
+from regard.parts.verdicts import Statement, judge_alike, judge_more
 
 ALIKE = 2.0
 """Models are said to be alike if they differ by less than this, in BLEU."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.claims.parts import Claim, Size
-from regard.study.markdown import markdown_table
-from regard.study.verdicts import Judgement, Statement, overall
+from regard.parts.markdown import markdown_table
+from regard.parts.verdicts import Judgement, Statement, overall
 
 _HEAD = ("claim", "the paper says", "statement", "what came out", "verdict")
 _MARKED = re.compile(r"^(.*<!-- ([\w-]+)/([\w.-]+) -->).*$", re.MULTILINE)

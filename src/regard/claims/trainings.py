@@ -18,11 +18,11 @@ from regard.files.locks import locked
 from regard.files.whole import refuse_filled, write_file
 from regard.loss import perplexity
 from regard.measure.validation import loss_and_accuracy
+from regard.parts.kept import Measured
+from regard.parts.settings import settings_of
 from regard.run.journal import read_journal
 from regard.run.model_directory import Model, open_model
 from regard.score.bleu import bleu
-from regard.study.kept import Measured
-from regard.study.settings import settings_of
 from regard.translation import Translator
 
 VALID_PAIRS = 500

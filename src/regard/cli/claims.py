@@ -71,8 +71,8 @@ def claims(
     """
     from regard.claims.parts import Size
     from regard.claims.registry import claims_named
-    from regard.claims.study import try_claims
     from regard.claims.tables import markdown, result_json
+    from regard.claims.trying import try_claims
     from regard.machine.workers import usable_cores
 
     if as_json and as_markdown:

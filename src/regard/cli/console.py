@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from regard.study.kept import Finished
+    from regard.parts.kept import Finished
 
 
 @cache

@@ -13,8 +13,8 @@ from regard.cli.options import QuietOption
 from regard.errors import RecipeError
 
 if TYPE_CHECKING:
+    from regard.parts.kept import Finished
     from regard.reproduce.tables import Experiment, Study
-    from regard.study.kept import Finished
 
 EVERY = 60.0
 """Seconds between two notes that tell which rows of the tables are being trained."""
@@ -102,10 +102,10 @@ def reproduce(
     - `regard reproduce table3 --scale mini --out runs/tables --seeds 3 --rows base,A1,C1`
     - `regard reproduce table3 --scale paper --plan --price 20`
     """
+    from regard.reproduce.making import reproduce_tables
     from regard.reproduce.plan import plan_lines
     from regard.reproduce.registry import experiments_named, rows_named, scale_named
     from regard.reproduce.report import write_report
-    from regard.reproduce.study import reproduce_tables
     from regard.reproduce.tables import Study, markdown_of
 
     _refuse_misplaced(plan, price, report)
@@ -170,7 +170,7 @@ def _progress(
 
     If `quiet` is True, nothing is shown.
     """
-    from regard.reproduce.study import rows_in_training
+    from regard.reproduce.making import rows_in_training
 
     if quiet:
         yield lambda _: None

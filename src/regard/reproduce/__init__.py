@@ -1,6 +1,6 @@
 """Make the paper's tables again, with the paper's numbers beside ours: `regard reproduce`.
 
-Each row is trained once, in its run directory, by any of several processes (`regard.study`). In
+Each row is trained once, in its run directory, by any of several processes (`regard.parts`). In
 this list, a module uses only modules that come before it:
 
     scales, small, wmt      the text of each scale, and the recipe in place of the base model
@@ -11,5 +11,5 @@ this list, a module uses only modules that come before it:
     table1 to 4, figures    the tables, and Figures 1 to 5
     sentences, report       the paper's sentences about its tables, with verdicts
     plan                    the time, the cost and the disk that a study would take
-    registry, study         scales and tables by name; how the tables are made
+    registry, making        scales and tables by name; how the tables are made
 """

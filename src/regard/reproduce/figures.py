@@ -7,13 +7,13 @@ from pathlib import Path
 
 from regard.corpus import Example, examples
 from regard.files.whole import write_file
+from regard.parts.kept import Figures, Measured, Task, numbers_of
 from regard.recipe import Recipe
 from regard.reproduce.prepared import prepare_text_once
 from regard.reproduce.rows import row_task, run_of, scaled
 from regard.reproduce.scales import data_in
 from regard.reproduce.tables import Experiment, GrowingTable, Study
 from regard.run.model_directory import Model, open_model
-from regard.study.kept import Figures, Measured, Task, numbers_of
 from regard.transformer import Transformer
 from regard.view.architecture import architecture
 from regard.view.drawing import plotting

@@ -9,6 +9,8 @@ from textwrap import fill
 from typing import NamedTuple
 
 from regard.files.whole import write_file
+from regard.parts.markdown import markdown_table
+from regard.parts.verdicts import ENGLISH, KOREAN, Judgement
 from regard.reproduce.scales import Scale
 from regard.reproduce.sentences import (
     PAPER_SENTENCES,
@@ -18,8 +20,6 @@ from regard.reproduce.sentences import (
     judged_effect,
 )
 from regard.reproduce.tables import NONE, GrowingTable
-from regard.study.markdown import markdown_table
-from regard.study.verdicts import ENGLISH, KOREAN, Judgement
 
 
 class _Words(NamedTuple):

@@ -11,10 +11,10 @@ from typing import Any
 from regard.api import train
 from regard.errors import Diverged
 from regard.paper import BASE, TABLE_3, parameters
+from regard.parts.kept import Measured, Task
+from regard.parts.settings import settings_of
 from regard.recipe import Recipe
 from regard.run.journal import read_journal
-from regard.study.kept import Measured, Task
-from regard.study.settings import settings_of
 
 _COPIED = ("dropout", "label_smoothing", "positions")
 """Fields that are not scaled: if a row of Table 3 changes one, our row takes the paper's value."""

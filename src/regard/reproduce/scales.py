@@ -19,7 +19,7 @@ TestSet = tuple[list[str], list[str]]
 class Scale(Protocol):
     """A size at which the tables are made.
 
-    The settings that are kept with numbers (`study.kept`) include the repr of a scale. So the repr
+    The settings that are kept with numbers (`parts.kept`) include the repr of a scale. So the repr
     leaves out fields that a later version may extend, such as a recipe; the settings of a recipe
     are kept with the row that is trained by it.
     """

@@ -1,6 +1,6 @@
 """Sentences of the paper about its tables, each with a verdict from our figures.
 
-The figures of two rows are compared seed by seed, and `study.verdicts` gives the verdict. With
+The figures of two rows are compared seed by seed, and `parts.verdicts` gives the verdict. With
 only one seed, the verdict is open: the sign and the size of the difference are shown.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from regard.study.verdicts import Judgement, bounds, judge_alike, judge_more
+from regard.parts.verdicts import Judgement, bounds, judge_alike, judge_more
 
 Values = Mapping[str, Any]
 """The content of a table's JSON file."""

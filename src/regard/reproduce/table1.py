@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from regard.complexity import CONTIGUOUS_PATH, SEPARABLE_COMPLEXITY, TABLE_1, LayerCosts, Sizes
+from regard.parts.kept import Figures, Measured, Task
 from regard.recipe import Recipe
 from regard.reproduce.chart import Axis, Series, chart
 from regard.reproduce.costs import exponent, operations, peak_memory, seconds
@@ -14,7 +15,6 @@ from regard.reproduce.layers import LAYERS
 from regard.reproduce.path import expected_path, longest_chain, path_length
 from regard.reproduce.prepared import refuse_another_scale
 from regard.reproduce.tables import NONE, Experiment, GrowingTable, Study
-from regard.study.kept import Figures, Measured, Task
 
 NS = (32, 128, 512, 2048, 8192)
 DS = (64, 256, 1024)

@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from regard.paper import TABLE_2, Table2Row, parameters
+from regard.parts.kept import Figures, Measured, Task, numbers_of
 from regard.recipe import Recipe
 from regard.reproduce.chart import Axis, Series, chart
 from regard.reproduce.prepared import prepare_text_once
@@ -26,7 +27,6 @@ from regard.reproduce.tables import (
 from regard.reproduce.tried import TriedRow, tried_row
 from regard.score.bleu import bleu
 from regard.score.report import MultiBleu
-from regard.study.kept import Figures, Measured, Task, numbers_of
 from regard.translation import load
 
 SYSTEMS = {
@@ -96,7 +96,7 @@ def _tasks(study: Study) -> list[Task]:
         task for seed in study.seeds for row in rows.values() for task in row.tasks(study.out, seed)
     ]
     tested = [
-        _tested(study, row.test, seed, row, (seed,))
+        _tested(study, row.test_part, seed, row, (seed,))
         for seed in study.seeds
         for row in rows.values()
     ]
@@ -130,7 +130,7 @@ def translate_unseen(
     """
     runs = []
     for seed in members:
-        best = row.kept_run(out, seed)
+        best = row.best_run_in(out, seed)
         if best is None:
             return None
         if "diverged" in (numbers_of(out, best, seed) or {}):
@@ -175,11 +175,11 @@ def _printed(row: Table2Row) -> tuple[str, ...]:
 
 
 def _ours(study: Study, row: TriedRow, numbers: Figures) -> tuple[str, ...]:
-    trained = [row.trained(numbers, seed) for seed in study.seeds]
+    trained = [row.best_figures(numbers, seed) for seed in study.seeds]
     model, vocabulary = row.recipe.model, row.recipe.tokenizer.vocabulary
     return (
         row.name,
-        *_scores([numbers.get((row.test, seed)) for seed in study.seeds]),
+        *_scores([numbers.get((row.test_part, seed)) for seed in study.seeds]),
         _mean(trained, "counted_flop", ".2e"),
         _mean(trained, "estimated_flop", ".2e"),
         _mean(trained, "seconds", ",.0f"),
@@ -211,7 +211,7 @@ def _state(study: Study, row: TriedRow, numbers: Figures) -> str:
         state = state_of(study.out, run, found, steps)
         if state != "done":
             return state if len(row.tried) == 1 else f"{run}, {state}"
-    tested = all((row.test, seed) in numbers for seed in study.seeds)
+    tested = all((row.test_part, seed) in numbers for seed in study.seeds)
     return "done" if tested else "translating"
 
 
@@ -224,7 +224,7 @@ def _notes(study: Study, rows: Mapping[str, TriedRow], numbers: Figures) -> tupl
     average, of_big = (recipes[row].training.average for row in ("base", "big"))
     checkpoints = f"{average} checkpoints" + f" (big: {of_big})" * (of_big != average)
     smaller = "" if study.scale.name == "paper" else ", and smaller"
-    several = [row.told(numbers) for row in rows.values() if len(row.tried) > 1]
+    several = [row.tried_bleu(numbers) for row in rows.values() if len(row.tried) > 1]
     return (
         f"Learned from {study.scale.text}; tested on unseen sentences, with the average of the "
         f"last {checkpoints}, beam {recipes['base'].search.beam} and alpha "
@@ -247,8 +247,8 @@ def _values(study: Study, rows: Mapping[str, TriedRow], numbers: Figures) -> dic
         return {
             str(seed): {
                 "tried": row.figures(numbers, seed),
-                "trained": row.trained(numbers, seed),
-                "unseen": numbers.get((row.test, seed)),
+                "trained": row.best_figures(numbers, seed),
+                "unseen": numbers.get((row.test_part, seed)),
             }
             for seed in study.seeds
         }
@@ -274,7 +274,7 @@ def _drawing(study: Study, rows: Mapping[str, TriedRow], numbers: Figures) -> st
     points = []
     for name, row in rows.items():
         for seed in study.seeds:
-            trained, unseen = row.trained(numbers, seed), numbers.get((row.test, seed))
+            trained, unseen = row.best_figures(numbers, seed), numbers.get((row.test_part, seed))
             if trained and unseen and "counted_flop" in trained:
                 points.append((trained["counted_flop"], unseen["bleu_13a"], name))
     x, y = Axis("operations of training, counted", log=True), Axis("BLEU of unseen sentences")

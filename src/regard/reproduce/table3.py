@@ -12,13 +12,13 @@ from regard.paper import (
     TABLE_3_VOCABULARY,
     parameters,
 )
+from regard.parts.kept import Figures, Measured, Task
 from regard.recipe import Recipe, changes
 from regard.reproduce.chart import Axis, Series, chart
 from regard.reproduce.prepared import prepare_text_once
 from regard.reproduce.rows import row_task, scaled, state_of
 from regard.reproduce.scales import data_in
 from regard.reproduce.tables import NONE, Experiment, GrowingTable, Study, cell, figure_of
-from regard.study.kept import Figures, Measured, Task
 
 _Found = dict[str, dict[int, Measured | None]]
 """The figures of each row by seed; None for a seed that is not finished."""

@@ -11,6 +11,8 @@ from regard.files.locks import locked
 from regard.measure.validation import compare_trees
 from regard.paper import TABLE_4
 from regard.parsing import load
+from regard.parts.kept import Figures, Measured, Task, numbers_of
+from regard.parts.settings import settings_of
 from regard.recipe import Recipe
 from regard.reproduce.chart import Axis, Series, chart
 from regard.reproduce.parsers import (
@@ -24,8 +26,6 @@ from regard.reproduce.prepared import begin_directory
 from regard.reproduce.rows import diverged_figures, run_of, state_of, train_row
 from regard.reproduce.scales import Scale
 from regard.reproduce.tables import NONE, Experiment, GrowingTable, Study, cell
-from regard.study.kept import Figures, Measured, Task, numbers_of
-from regard.study.settings import settings_of
 
 TEACHING_SEED = 1
 """The parser with this seed writes the silver trees, whatever seed the learning parser has."""

@@ -12,10 +12,10 @@ from typing import Any
 
 from regard.files.locks import locked
 from regard.files.whole import write_file
+from regard.parts.kept import Figures, Task, finished
+from regard.parts.markdown import markdown_table
 from regard.recipe import Recipe
 from regard.reproduce.scales import Scale
-from regard.study.kept import Figures, Task, finished
-from regard.study.markdown import markdown_table
 
 NONE = "–"
 """The text of a cell that has no figure, or none yet."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from regard.parts.kept import Figures, Measured, Task, numbers_of
 from regard.recipe import Recipe
 from regard.reproduce.rows import row_task, run_of, train_row
 from regard.reproduce.scales import data_in
-from regard.study.kept import Figures, Measured, Task, numbers_of
 
 RATES = (2.0, 0.5)
 """The learning rates that are tried besides base's, as multiples of base's."""
@@ -20,7 +20,10 @@ DROPOUTS = (0.0, 0.2)
 
 @dataclass(frozen=True)
 class TriedRow:
-    """A row that tries several recipes with the first seed; other seeds train the best recipe."""
+    """A row that tries several recipes with the first seed; other seeds train the best recipe.
+
+    A run is a part (`parts.kept`) that trains a recipe; the name of the part is the run's name.
+    """
 
     name: str
     tried: Mapping[str, Recipe]
@@ -37,38 +40,38 @@ class TriedRow:
     def recipes(self) -> dict[str, Recipe]:
         """The recipe of each run by name.
 
-        The run `chosen` has the best recipe, which is not known before all are tried. The first
+        The run `chosen_run` has the best recipe, which is not known before all are tried. The first
         recipe is given in its place: all have the same size and the same number of steps.
         """
-        chosen = {self.chosen: self.recipe} if len(self.tried) > 1 else {}
+        chosen = {self.chosen_run: self.recipe} if len(self.tried) > 1 else {}
         return {**self.tried, **chosen}
 
     @property
-    def chosen(self) -> str:
+    def chosen_run(self) -> str:
         """The name of the run that has the best recipe and a later seed."""
         return f"{self.name}-chosen"
 
     @property
-    def test(self) -> str:
+    def test_part(self) -> str:
         """The name of the part that translates unseen sentences with this row."""
         return f"unseen-chosen-{self.name}" if len(self.tried) > 1 else f"unseen-{self.name}"
 
     def runs(self, seed: int) -> tuple[str, ...]:
         """The names of the runs with this seed."""
         chosen = len(self.tried) > 1 and seed != self.first
-        return (self.chosen,) if chosen else tuple(self.tried)
+        return (self.chosen_run,) if chosen else tuple(self.tried)
 
     def figures(self, numbers: Figures, seed: int) -> dict[str, Measured | None]:
         """The figures of each run with this seed; None for a run that is not finished."""
         return {run: numbers.get((run, seed)) for run in self.runs(seed)}
 
-    def trained(self, numbers: Figures, seed: int) -> Measured | None:
+    def best_figures(self, numbers: Figures, seed: int) -> Measured | None:
         """The figures of the best run with this seed; None until all runs are finished."""
         found = self.figures(numbers, seed)
         best = best_run(found)
         return None if best is None else found[best]
 
-    def kept_run(self, out: Path, seed: int) -> str | None:
+    def best_run_in(self, out: Path, seed: int) -> str | None:
         """The name of the best run with this seed in `out`; None until all runs are finished."""
         return best_run({run: numbers_of(out, run, seed) for run in self.runs(seed)})
 
@@ -77,20 +80,20 @@ class TriedRow:
         tasks = [
             row_task(out, run, seed, recipe, data_in(out)) for run, recipe in self.tried.items()
         ]
-        if self.chosen not in self.runs(seed):
+        if self.chosen_run not in self.runs(seed):
             return tasks
         settings = "the best of " + " ".join(task.settings for task in tasks)
         work = partial(train_chosen, self, out, seed)
-        return [Task(self.chosen, seed, settings, work, tasks[0].cost)]
+        return [Task(self.chosen_run, seed, settings, work, tasks[0].cost)]
 
-    def told(self, numbers: Figures) -> str:
+    def tried_bleu(self, numbers: Figures) -> str:
         """The learning rates and dropouts, and the BLEU of the development set with each pair."""
-        parts = []
+        told = []
         for run, recipe in self.tried.items():
             found = numbers.get((run, self.first))
             bleu = "not finished" if found is None else f"{found['bleu']:.2f}"
-            parts.append(f"{recipe.training.rate:.3g} and {recipe.model.dropout:g}: {bleu}")
-        return f"{self.name} {', '.join(parts)}"
+            told.append(f"{recipe.training.rate:.3g} and {recipe.model.dropout:g}: {bleu}")
+        return f"{self.name} {', '.join(told)}"
 
 
 def tried_row(name: str, recipe: Recipe, first: int) -> TriedRow:
@@ -110,10 +113,11 @@ def tried_row(name: str, recipe: Recipe, first: int) -> TriedRow:
 
 def train_chosen(row: TriedRow, out: Path, seed: int) -> Measured | None:
     """Train the best recipe of a row with a later seed; None until all are tried."""
-    best = row.kept_run(out, row.first)
+    best = row.best_run_in(out, row.first)
     if best is None:
         return None
-    return train_row(run_of(out, row.chosen, seed), data_in(out), row.tried[best].but(seed=seed))
+    recipe = row.tried[best].but(seed=seed)
+    return train_row(run_of(out, row.chosen_run, seed), data_in(out), recipe)
 
 
 def best_run(found: Mapping[str, Measured | None]) -> str | None:

@@ -9,16 +9,16 @@ import pytest
 
 from regard.errors import DataError, Diverged
 from regard.paper import TABLE_3
+from regard.parts.kept import Finished, Measured, Task, do_all
 from regard.reproduce import rows, table3
+from regard.reproduce.making import reproduce_tables, rows_in_training
 from regard.reproduce.rows import state_of
 from regard.reproduce.scales import Mini
-from regard.reproduce.study import reproduce_tables, rows_in_training
 from regard.reproduce.table2 import TABLE_2_EXPERIMENT
 from regard.reproduce.table3 import TABLE_3_EXPERIMENT
 from regard.reproduce.table4 import TABLE_4_EXPERIMENT
 from regard.reproduce.tables import Experiment, GrowingTable, Study, all_tasks, write_tables
 from regard.run.journal import read_journal
-from regard.study.kept import Finished, Measured, Task, do_all
 from reproduce.tiny import TINY
 
 ROWS = ("base", "A1")

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from time import time
 
+from regard.parts.kept import Finished, do_all
 from regard.reproduce.registry import EXPERIMENTS
 from regard.reproduce.rows import run_of, state_of
 from regard.reproduce.tables import Experiment, GrowingTable, Study, all_tasks, write_tables
-from regard.study.kept import Finished, do_all
 
 RECENT = 60.0
 """A run counts as being trained if its journal was written to within this many seconds."""

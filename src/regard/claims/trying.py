@@ -18,7 +18,7 @@ from regard.claims.parts import FULL, Claim, Evidence, Size
 from regard.claims.tables import Outcome, result_json
 from regard.claims.trainings import Trained, prepare_corpora
 from regard.files.whole import write_file
-from regard.study.kept import Finished, Task, do_all, finished
+from regard.parts.kept import Finished, Task, do_all, finished
 
 
 def try_claims(

@@ -1,4 +1,4 @@
-"""Parts are done once, kept, and judged; a stopped study goes on where it was."""
+"""Parts are done once, kept, and judged; a stopped command goes on where it was."""
 
 import json
 from pathlib import Path
@@ -8,12 +8,12 @@ import pytest
 from regard.claims import trainings
 from regard.claims.parts import Size
 from regard.claims.registry import CLAIMS, claims_named
-from regard.claims.study import try_claims
+from regard.claims.trying import try_claims
 from regard.errors import DataError, Diverged, RecipeError, TrainingError
 from regard.files.locks import locked
+from regard.parts.kept import Finished, Measured
+from regard.parts.verdicts import Judgement
 from regard.run.journal import read_journal
-from regard.study.kept import Finished, Measured
-from regard.study.verdicts import Judgement
 
 TINY = Size(steps=3, pairs=500, tested=5)
 
@@ -27,13 +27,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def out(corpus: Path, tmp_path: Path) -> Path:
-    """A study whose corpora are prepared."""
+    """A directory whose corpora are prepared."""
     for folder in corpus.iterdir():
         (tmp_path / folder.name).symlink_to(folder)
     return tmp_path
 
 
-def test_a_stopped_study_goes_on(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_command_goes_on(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(done: Finished) -> None:
         raise KeyboardInterrupt
 
@@ -110,7 +110,7 @@ def test_a_directory_of_another_size_is_refused(out: Path) -> None:
     assert not (out / "parts").exists()
 
 
-def test_text_that_no_study_wrote_is_not_learned_from(tmp_path: Path) -> None:
+def test_text_that_no_command_wrote_is_not_learned_from(tmp_path: Path) -> None:
     own = tmp_path / "corpus" / "train.de"
     own.parent.mkdir()
     own.write_text("Mein Text.\n")

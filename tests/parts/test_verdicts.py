@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.study.verdicts import (
+from regard.parts.verdicts import (
     Judgement,
     Quantity,
     Statement,

@@ -11,8 +11,8 @@ import pytest
 
 from regard.errors import DataError, RegardError
 from regard.files.locks import locked
-from regard.study import kept
-from regard.study.kept import Finished, Measured, Task, do_all, finished
+from regard.parts import kept
+from regard.parts.kept import Finished, Measured, Task, do_all, finished
 
 
 def noted(out: Path, name: str) -> Measured:

@@ -2,8 +2,8 @@
 
 import json
 
+from regard.parts.settings import settings_of
 from regard.recipe import Recipe
-from regard.study.settings import settings_of
 
 
 def test_only_what_differs_is_told() -> None:
