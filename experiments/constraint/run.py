@@ -23,7 +23,7 @@ from torch import Tensor
 from regard.data.rows import Rows
 from regard.data.tree_encoding import as_text
 from regard.data.treebank import Treebank
-from regard.decoding import Found
+from regard.division import Found
 from regard.measure.validation import compare_trees
 from regard.parsing import Parser
 from regard.precision import open_to_decode

@@ -41,7 +41,7 @@ class Division(NamedTuple):
     few: list[FewRows]
     """One `FewRows` for each member, if they are faster than the members' modules; else []."""
     loops: bool
-    """Whether equations are computed by compiled loops (see `LOOPS_FROM`)."""
+    """Whether equations are computed by compiled loops (`arithmetic.one_core`)."""
     copies: int
     """The number of copies of this process; 0 for threads."""
     workers: int

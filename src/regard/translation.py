@@ -163,13 +163,13 @@ class Translator(Decoding):
         """Yield up to `n_best` translations of each sentence, the best first.
 
         `window` sentences are sorted and decoded together; None is as many as suit the device
-        (`Arithmetic.window`). `on_partial` maps numbers of
-        sentences, from 0, to listeners. A listener gets the best hypothesis so far, at most twenty
-        times per second, in any thread; a sentence that is split is not reported. `warn` gets a
-        message for each sentence that is split. Errors and warnings name a sentence as
-        `where:number`; its number is the one in `numbers` or, if `numbers` is None, counted from 1.
-        Raises DataError where `translate` does; TypeError if a sentence is not a str, or if
-        `sentences` is a str; ValueError for a `window` below 1.
+        (`Arithmetic.window`). `on_partial` maps numbers of sentences, from 0, to listeners. A
+        listener gets the best hypothesis so far, at most twenty times per second, in any thread; a
+        sentence that is split is not reported. `warn` gets a message for each sentence that is
+        split. Errors and warnings name a sentence as `where:number`; its number is the one in
+        `numbers` or, if `numbers` is None, counted from 1. Raises DataError where `translate` does;
+        TypeError if a sentence is not a str, or if `sentences` is a str; ValueError for a `window`
+        below 1.
         """
         window = self.window_of(window)
         if isinstance(sentences, str):

@@ -43,7 +43,7 @@ def test_table_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["reproduce", "table1", "--jobs", "1", "--out", tmp_path / "x"]
     done = regard(*command)
     assert done.status == 0, done.stderr
-    assert "7 of 7  table1-separable, seed 1" in done.stderr
+    assert "7 of 7  table1-layer-separable, seed 1" in done.stderr
     assert "| dilated | O(k n d^2) | 1.00 | 2.00 | O(1) | 0.00 |" in done.stdout
     assert done.stdout.count("| done |") == len(LAYERS)
     assert (tmp_path / "x" / "table1.svg").exists()

@@ -92,8 +92,9 @@ class ForTraining(NamedTuple):
     whole: Arithmetic
     """Learns from a batch as a whole, on all cores."""
     parts: Callable[[], tuple[Cpu, ...]]
-    """Makes one arithmetic for each part of a large batch. If there are several parts, they are
-    learned from at the same time, each with its own generator of dropout masks."""
+    """Returns one arithmetic for each part of a large batch, the same at each call. If there are
+    several parts, they are learned from at the same time, each with its own generator of dropout
+    masks."""
     large: float
     """A batch is large if the number of its slots times the number of the model's weights is at
     least this number. With inf, no batch is large."""

@@ -68,16 +68,16 @@ class Cpu(Fused):
         return torch.add(bias, scores, alpha=factor).softmax(-1)
 
     def attention_weights_backward(
-        self, gradient: Tensor, weights: Tensor, scaled: Tensor | None, factor: float
+        self, gradient: Tensor, weights: Tensor, factors: Tensor | None, factor: float
     ) -> Tensor:
         """The gradient of the scores: P * (dP - sum(dP * P)) * factor.
 
         P are the weights before dropout, and dP is their gradient. `gradient` is the gradient of
-        the weights after dropout. `scaled` holds dropout's factors; None if there was no dropout.
+        the weights after dropout. `factors` are those of dropout; None if there was no dropout.
         """
         d_weights = gradient.float()
-        if scaled is not None:
-            d_weights *= scaled
+        if factors is not None:
+            d_weights *= factors
         d_scores = torch._softmax_backward_data(d_weights, weights.float(), -1, torch.float32)
         return d_scores.mul_(factor).to(gradient.dtype)
 

@@ -67,11 +67,11 @@ class Loops(Cpu):
         return out
 
     def attention_weights_backward(
-        self, gradient: Tensor, weights: Tensor, scaled: Tensor | None, factor: float
+        self, gradient: Tensor, weights: Tensor, factors: Tensor | None, factor: float
     ) -> Tensor:
         """Return the gradient of the scores; without dropout, it overwrites `gradient`."""
-        if scaled is not None:
-            return super().attention_weights_backward(gradient, weights, scaled, factor)
+        if factors is not None:
+            return super().attention_weights_backward(gradient, weights, factors, factor)
         attention_loops.weights_backward(array(gradient), array(weights), factor)
         return gradient
 

@@ -87,7 +87,7 @@ WindowOption = Annotated[
         min=1,
         max=10**6,
         help="Lines to read, sort by length and decode together.",
-        show_default="2048; on a GPU, 16384",
+        show_default="2048; on a GPU without --out, 16384",
     ),
 ]
 PrecisionOption = Annotated[

@@ -133,12 +133,24 @@ def translate(
     _refuse_text(models)
     translator, precision = _opened(models, engine, precision, exact, threads)
     _set_search(translator, beam, alpha, n_best, longer)
-    typed = out is None and str(input) == "-" and sys.stdin.isatty()
-    lines = translator.window_of(1 if typed else window)  # who types waits for each answer
+    lines = _window(translator, window, input, out)
     options = n_best, as_json, long == "split", retry, alignments, lines, paragraphs or ""
     writing = (ParagraphLines if paragraphs else SentenceLines)(translator, input, *options)
     settings = writing.settings(precision, exact) | ({"longer": True} if longer else {})
     _write(writing, out, models, settings, quiet)
+
+
+def _window(translator: "Translator", wanted: int | None, source: Path, out: Path | None) -> int:
+    """The number of lines to read and decode together: `wanted`, or by default what is fastest.
+
+    Who types waits for each answer: then it is 1. With --out, its default is the same on every
+    device, because other machines may share the work or continue it.
+    """
+    from regard.equations import Arithmetic
+
+    if out is None and str(source) == "-" and sys.stdin.isatty():
+        return 1
+    return translator.window_of(wanted if out is None or wanted else Arithmetic.window)
 
 
 def _write(

@@ -12,7 +12,7 @@ from regard.corpus.derivation import Derivation, Word
 from regard.corpus.morphology import Gender
 from regard.corpus.sentences import make_sentence
 from regard.errors import DataError
-from regard.files.whole import new_file, write_file
+from regard.files.whole import new_file, refusing_write_errors, write_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,10 @@ def write_treebank(path: Path, seed: int, trees: int) -> None:
 
     Raises RegardError if the file cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, "".join(f"( {one.tree})\n" for one in itertools.islice(examples(seed), trees)))
+    with refusing_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = (f"( {one.tree})\n" for one in itertools.islice(examples(seed), trees))
+        write_file(path, "".join(lines))
 
 
 def _punctuated(words: list[Word]) -> list[Word]:

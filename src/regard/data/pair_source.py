@@ -30,7 +30,7 @@ class PairSource(Protocol):
 
 
 class ArbitraryPairs:
-    """Pairs of given lengths, with sub-words that are drawn anew for each call."""
+    """Pairs of given lengths, whose sub-words are drawn anew for each call, without </s>."""
 
     def __init__(self, lengths: NDArray[np.int32], sizes: tuple[int, int]):
         """`lengths` has a row for each side; `sizes` are the entries of each side's vocabulary."""

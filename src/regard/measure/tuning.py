@@ -120,8 +120,8 @@ def _alpha(tried: Sequence[Tried], own: float) -> float:
 def keep_chosen(directory: Path, tried: Sequence[Tried]) -> None:
     """Write the first of `tried` into the model's recipe, and all of them into its manifest.
 
-    Raises ModelError if there is no model in the directory, or if it is damaged; RegardError if
-    writing fails.
+    The directory must hold a model. Raises ModelError if it is damaged, RegardError if writing
+    fails.
     """
     unseal(directory)
     beam, alpha, _ = tried[0]

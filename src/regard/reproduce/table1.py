@@ -70,11 +70,12 @@ def _path_sizes(n: int) -> Sizes:
 
 def _tasks(study: Study) -> list[Task]:
     settings = f"{NS} {DS} {KERNEL} {NEIGHBOURHOOD} {CHAINS} {PATHS} {TIMED_N} {TIMED_ROWS}"
-    return [Task(f"table1-{_slug(x)}", 1, settings, partial(measured_layer, x)) for x in LAYERS]
+    return [Task(_part(x), 1, settings, partial(measured_layer, x)) for x in LAYERS]
 
 
-def _slug(layer: str) -> str:
-    return layer.replace(" ", "-")
+def _part(layer: str) -> str:
+    # Before the widths were timed with several sequences, parts were called table1-NAME.
+    return f"table1-layer-{layer.replace(' ', '-')}"
 
 
 def exponents(found: Measured) -> dict[str, float]:
@@ -102,7 +103,7 @@ def _time(found: Measured, n: int, d: int, rows: int = 1) -> float:
 
 
 def _table(study: Study, numbers: Figures) -> GrowingTable:
-    found = {layer: numbers.get((f"table1-{_slug(layer)}", 1)) for layer in LAYERS}
+    found = {layer: numbers.get((_part(layer), 1)) for layer in LAYERS}
     rows = [_row(layer, one) for layer, one in found.items()]
     return GrowingTable(
         "Table 1: the cost of a layer, measured",
@@ -164,10 +165,10 @@ def _values(layer: str, found: Measured | None) -> dict[str, Any]:
 
 def _notes(found: dict[str, Measured | None]) -> tuple[str, ...]:
     notes = [
-        f"k = {KERNEL}, r = {NEIGHBOURHOOD} (8 for path lengths), fp32, one sequence. Operations "
-        "are those of the forward pass, counted by PyTorch; memory is the most that a forward and "
-        "a backward pass have at a time; time is the processor's for both passes, the fastest of "
-        "three. Exponents are between the two largest sizes: n = "
+        f"k = {KERNEL}, r = {NEIGHBOURHOOD} (8 for path lengths), fp32, one sequence but for the "
+        "times of several d. Operations are those of the forward pass, counted by PyTorch; memory "
+        "is the most that a forward and a backward pass have at a time; time is the processor's "
+        "for both passes, the fastest of three. Exponents are between the two largest sizes: n = "
         f"{NS[-2]:,} and {NS[-1]:,} at d = {DS[0]}, and d = {DS[-2]} and {DS[-1]:,} at n = "
         f"{NS[-1]:,} (time: n = {TIMED_N}, {TIMED_ROWS} sequences).",
         "A path length is the number of layers (for the recurrent layer: of steps) after which a "
