@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard import decoding
+from regard import decoding, division
 from regard.equations import Arithmetic
 from regard.mending import mend
 from regard.serve.engine import Engine, Rendering, SentenceRequest
@@ -73,7 +73,7 @@ def test_a_server_is_not_copied(
     monkeypatch.setattr(decoding, "COPIES_FROM", 0)
     monkeypatch.setattr(Arithmetic, "batch_tokens", 8)
     monkeypatch.setattr(decoding, "can_be_copied", lambda: True)
-    monkeypatch.setattr(decoding, "Copies", lambda *_: pytest.fail("copied"))
+    monkeypatch.setattr(division, "Copies", lambda *_: pytest.fail("copied"))
     monkeypatch.setattr(translator, "may_be_copied", True)
     before, lines = torch.get_num_threads(), ["the dog", "the cat", "the tree"] * 3
     try:

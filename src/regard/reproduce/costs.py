@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.complexity import Sizes
+from regard.machine.devices import keep_freed_memory
 from regard.reproduce.layers import LAYERS
 
 REPEATED = 3
@@ -45,8 +46,9 @@ def peak_memory(layer: str, sizes: Sizes) -> int:
 def seconds(layer: str, sizes: Sizes, rows: int = 1) -> tuple[float, float]:
     """Processor seconds of a forward and of a backward pass over this many sequences.
 
-    Each is the least of REPEATED passes.
+    Each is the least of REPEATED passes. Memory that a pass frees is kept for the next pass.
     """
+    keep_freed_memory()  # otherwise page faults are half of the time where n is large
     torch.manual_seed(1)
     module, x = _made(layer, sizes, rows)
     forward = backward = math.inf
