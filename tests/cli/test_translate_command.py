@@ -10,6 +10,7 @@ from cli.refusing import GOOD, World, forked, refused, regard, unchanged
 from cli.test_refused_places import NOWHERE
 from cli.translating import BLOCK, finished
 from files.limits import files_of_at_most
+from regard.arithmetic.inference import Inference
 from regard.cli.translating import ParagraphLines
 from regard.translation import Translation, Translator
 from serve.conftest import Shouting
@@ -107,6 +108,14 @@ def test_another_setting_does_not_go_on(
     with unchanged(begun.folder):
         said = refused(*command, *options, "--out", begun.folder / "out")
     assert said.startswith(f"{begun.folder}/out: was begun otherwise ({change}): give what it was ")
+
+
+def test_another_device_goes_on(
+    begun: World, command: list[str | Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device that reads more or fewer lines at a time has the same blocks."""
+    monkeypatch.setattr(Inference, "window", 7)
+    assert regard(*command, "--out", begun.folder / "out").status == 0
 
 
 def test_another_model_does_not_go_on(begun: World, command: list[str | Path]) -> None:
