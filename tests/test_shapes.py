@@ -33,7 +33,8 @@ def is_checked(function: Callable[..., Any] | None) -> bool:
     return False
 
 
-NEEDS = {"regard.arithmetic.summary_kernel": "triton"}
+KERNELS = ("attend", "ranking", "softmax_gradient", "summary")
+NEEDS = {f"regard.arithmetic.kernels.{name}": "triton" for name in KERNELS}
 """Modules that can be imported only where another one is; Triton comes with PyTorch for CUDA."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,8 +16,28 @@ from torch import Tensor
 from regard.equations import Ranking
 from regard.errors import ModelError
 
+Rank = Callable[[Tensor, int], Tensor]
+"""A function that computes what `ranking` does."""
 UNWRITTEN = -1
 """The number in the places of tokens that are not written yet; no token has this number."""
+
+
+def ranking(
+    values: Float[Tensor, "sentences values"], count: int
+) -> Int[Tensor, "sentences count"]:
+    """The indices of the `count` largest values, largest first; equal values keep their order.
+
+    A value and its index are joined into one integer, so that no two integers are equal. NaN counts
+    as the largest value.
+    """
+    # Equal values must have equal bits: -0 becomes 0, and every NaN becomes the same NaN.
+    values = (values + 0.0).masked_fill(values.isnan(), torch.nan)
+    bits = values.view(torch.int32)
+    # The lower a negative float is, the larger is the integer of its lower 31 bits: invert them.
+    ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
+    places = torch.arange(values.shape[1], device=values.device)
+    count = min(count, values.shape[1])
+    return ((ordered << 32) - places).topk(count, dim=1).indices
 
 
 @dataclass(frozen=True)
@@ -89,9 +109,9 @@ class Hypotheses(NamedTuple):
         """Append other hypotheses of the same sentences to these hypotheses."""
         return Hypotheses(*(torch.cat(both, dim=1) for both in zip(self, others, strict=True)))
 
-    def best(self, count: int) -> Hypotheses:
+    def best(self, count: int, rank: Rank = ranking) -> Hypotheses:
         """The `count` hypotheses of highest score, best first; equal scores keep their order."""
-        places = ranking(self.score, count)
+        places = rank(self.score, count)
         tokens = self.tokens.take_along_dim(places.unsqueeze(-1), dim=1)
         return Hypotheses(tokens, *(field.gather(1, places) for field in self[1:]))
 
@@ -150,20 +170,21 @@ def choose_best(
     max_lengths: Int[Tensor, " sentences"],
     length: Int[Tensor, " one"],
     rules: Choosing,
+    rank: Rank = ranking,
 ) -> Chosen:
     """Choose the candidates that stay alive, and the best of all hypotheses that have finished.
 
     `candidates` are the continuations of a step, best first, whose last token has the index
     `length`. A sentence goes on if `length` is below its maximum length and a live hypothesis
-    may yet become one of its best finished hypotheses.
+    may yet become one of its best finished hypotheses. `rank` is `ranking`, or computes the same.
     """
     beam = rules.beam
     final = candidates.tokens.index_select(-1, length).squeeze(-1) == rules.eos
-    live = candidates.only(~final).best(beam)
+    live = candidates.only(~final).best(beam, rank)
     if rules.finish_by_beam:
         final = final | (max_lengths == length).unsqueeze(1)
         final[:, beam:] = False
-    finished = finished.beside(candidates.only(final)).best(beam)
+    finished = finished.beside(candidates.only(final)).best(beam, rank)
     # No live hypothesis can ever score above `bound`: log p only falls, and the longest output has
     # the largest penalty. Searches that finish by "beam" guess `bound` from the present length.
     longest = length if rules.finish_by_beam else max_lengths
@@ -191,21 +212,3 @@ def most_likely(
     log_p = (live.unsqueeze(-1) + log_p.unflatten(0, (-1, beams))).flatten(1)
     best = ranking(log_p, count)
     return Ranking(best // vocabulary, best % vocabulary, log_p.gather(1, best))
-
-
-def ranking(
-    values: Float[Tensor, "sentences values"], count: int
-) -> Int[Tensor, "sentences count"]:
-    """The indices of the `count` largest values, largest first; equal values keep their order.
-
-    A value and its index are joined into one integer, so that no two integers are equal. NaN counts
-    as the largest value.
-    """
-    # Equal values must have equal bits: -0 becomes 0, and every NaN becomes the same NaN.
-    values = (values + 0.0).masked_fill(values.isnan(), torch.nan)
-    bits = values.view(torch.int32)
-    # The lower a negative float is, the larger is the integer of its lower 31 bits: invert them.
-    ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
-    places = torch.arange(values.shape[1], device=values.device)
-    count = min(count, values.shape[1])
-    return ((ordered << 32) - places).topk(count, dim=1).indices

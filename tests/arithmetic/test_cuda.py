@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from arithmetic.cases import of_a_gpu
-from regard.arithmetic.cuda import Cuda, adam_in_one_pass
+from regard.arithmetic.cuda import RANKING, SUMMARY, Cuda, adam_in_one_pass
 from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.ranking import BLOCK, summary
 from regard.equations import Adam, Learned, Moments
@@ -131,7 +131,7 @@ def logits_and_live() -> tuple[Tensor, Tensor]:
     return logits, torch.randn(2, 3)
 
 
-def test_continuations_are_ranked_by_the_kernels_summary() -> None:
+def test_continuations_are_ranked_by_the_kernels_summary(monkeypatch: pytest.MonkeyPatch) -> None:
     logits, live = logits_and_live()
     by, calls = Cuda(learning=False), []
 
@@ -140,7 +140,7 @@ def test_continuations_are_ranked_by_the_kernels_summary() -> None:
         maxima, totals = summary(logits, 2**20)
         return maxima, totals + 0.25  # so that its effect is seen
 
-    by._kernel = kernel
+    monkeypatch.setattr(SUMMARY, "run", kernel)
     found = by.most_likely(live, logits, (0, 1), 5)
     right = PLAIN.most_likely(live, logits, (0, 1), 5)
     assert calls == [BLOCK]
@@ -148,23 +148,25 @@ def test_continuations_are_ranked_by_the_kernels_summary() -> None:
     torch.testing.assert_close(found.log_p, right.log_p - 0.25, rtol=0, atol=1e-5)
 
 
-def test_without_its_kernel_a_search_ranks_by_pytorch() -> None:
+def test_without_its_kernels_a_search_ranks_by_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     logits, live = logits_and_live()
 
     def refused(*_: object) -> None:
         raise RuntimeError("no compiler")
 
     by = Cuda(learning=False)
-    by._kernel = refused
+    for kernel in (SUMMARY, RANKING):
+        monkeypatch.setattr(kernel, "run", refused)
     found = by.most_likely(live, logits, (0, 1), 5)
     right = PLAIN.most_likely(live, logits, (0, 1), 5)
     for mine, other in zip(found, right, strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=1e-5)
-    assert by._kernel is None
+    assert SUMMARY.run is None
+    assert RANKING.run is None
 
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("no room")
 
-    by._kernel = full
+    monkeypatch.setattr(SUMMARY, "run", full)
     with pytest.raises(torch.OutOfMemoryError):
         by.most_likely(live, logits, (0, 1), 5)

@@ -3,7 +3,6 @@
 No function here waits for the GPU: none reads a number from it or copies a number to it.
 """
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -17,9 +16,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.arithmetic.fused import Fused
 from regard.arithmetic.graphs import RecordedSteps
-from regard.arithmetic.products import Products
+from regard.arithmetic.kernels.kernel import LAUNCHING, Kernel
+from regard.arithmetic.products import CublasProducts, Products
 from regard.arithmetic.ranking import BLOCK, Summary
 from regard.equations import Adam, Learned, Mask
+from regard.hypotheses import Choosing, Chosen, Hypotheses, choose_best
 from regard.machine.compiled import compiled
 from regard.machine.devices import is_out_of_memory
 from regard.machine.streams import Streams
@@ -48,9 +49,16 @@ tokens."""
 LARGE_CHUNK = 32_768
 """With chunks of 8,192 tokens instead, a training step of the base model on an H200 took about 1 ms
 longer, and 2.6 GB less memory."""
-_LAUNCHING = threading.Lock()
-"""A lock: a thread of `Streams` holds it while it launches a kernel of attention or of ranking, for
-which PyTorch or Triton has settings that all threads share."""
+ATTEND, RANKING, SUMMARY = Kernel("attend"), Kernel("ranking"), Kernel("summary")
+"""Kernels of decoding. Where one cannot be used, PyTorch's operations compute the same."""
+SOFTMAX_GRADIENT = Kernel("softmax_gradient")
+"""A kernel of the loss, as those of decoding."""
+MOST_QUERIES = 16
+"""The kernel `ATTEND` computes at most this many queries for each row and head."""
+MOST_WIDTH = 256
+"""The kernel `ATTEND` computes heads of at most this width."""
+MOST_VALUES = 8192
+"""The kernel `RANKING` ranks at most this many values of each sentence."""
 _STRIDES = 16
 """A bias gets strides that are multiples of this, because the first kernel of `EFFICIENT` would
 copy a bias with other strides."""
@@ -65,9 +73,20 @@ class CudaMask(Mask):
 
     def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
         super().__init__(allowed)
-        self.reachable = allowed.any(-1, keepdim=True)
-        self.open = allowed | ~self.reachable
+        self._reachable: Tensor | None = None
         self._bias: Tensor | None = None
+
+    @property
+    def reachable(self) -> Bool[Tensor, "#rows 1 #queries 1"]:
+        """True where a query may attend to any key."""
+        if self._reachable is None:
+            self._reachable = self.allowed.any(-1, keepdim=True)
+        return self._reachable
+
+    @property
+    def open(self) -> Bool[Tensor, "#rows 1 #queries keys"]:
+        """`allowed`, except that a query without keys may attend to every key."""
+        return self.allowed | ~self.reachable
 
     def bias(self, dtype: torch.dtype) -> Float[Tensor, "#rows 1 #queries keys"]:
         """The bias of the scores: 0 where `open` is True, else -inf.
@@ -106,7 +125,7 @@ class Cuda(Fused):
         products: Products | None = None,
         streams: Streams | None = None,
     ):
-        self.learning, self.kernels, self.products = learning, kernels, products or Products()
+        self.learning, self.kernels, self.products = learning, kernels, products or CublasProducts()
         self.streams = streams
         self.granule = RecordedSteps(STEPS_UNSEEN)
 
@@ -125,32 +144,37 @@ class Cuda(Fused):
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
     ) -> Tensor:
-        """Equation (1) by PyTorch's fused kernel."""
+        """Equation (1): by `ATTEND` for few queries, else by PyTorch's fused kernel."""
         assert isinstance(mask, CudaMask)
+        if not self.learning and _are_few(query, value):
+            output = ATTEND(query, key, value, mask.allowed)
+            if output is not None:
+                return output
         where = mask.open if self.learning else mask.bias(query.dtype)
         with sdpa_kernel(self.kernels) if self.learning else _in_turn(self.kernels):
             output = F.scaled_dot_product_attention(query, key, value, where, dropout)
         return output * mask.reachable
 
     def summarize(self, logits: Tensor) -> Summary:
-        """A `Summary` by one kernel or, if this cannot be compiled, by PyTorch's operations."""
-        if self._kernel is not None:
-            try:
-                with _LAUNCHING:
-                    return Summary(*self._kernel(logits, BLOCK))
-            except Exception as error:  # for example, there is no C compiler
-                if is_out_of_memory(error):
-                    raise
-                self._kernel = None
-        return super().summarize(logits)
+        """A `Summary` by one kernel, which reads the logits once."""
+        found = SUMMARY(logits, BLOCK)
+        return super().summarize(logits) if found is None else Summary(*found)
 
-    @cached_property
-    def _kernel(self) -> Any:
-        try:
-            from regard.arithmetic.summary_kernel import summarize
-        except Exception:  # no Triton, or one that does not work here
-            return None
-        return summarize
+    def rank(self, values: Tensor, count: int) -> Tensor:
+        """The indices of the largest values, by one kernel."""
+        found = RANKING(values, count) if values.shape[1] <= MOST_VALUES else None
+        return super().rank(values, count) if found is None else found
+
+    def choose(
+        self,
+        candidates: Hypotheses,
+        finished: Hypotheses,
+        max_lengths: Tensor,
+        length: Tensor,
+        rules: Choosing,
+    ) -> Chosen:
+        """The hypotheses after a step, ranked by one kernel."""
+        return choose_best(candidates, finished, max_lengths, length, rules, self.rank)
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
         """Adam as one compiled pass; PyTorch's fused Adam in fp32, and if compiling fails."""
@@ -186,11 +210,8 @@ class Cuda(Fused):
 
         Returns each label's logit and log-probability, both in fp32, [tokens, 1].
         """
-        right = logits.gather(1, labels).float()
-        p = torch.softmax(logits, 1, out=logits)
-        chosen = p.gather(1, labels).float()
-        p.scatter_(1, labels, (chosen - (1 - smoothing)).to(p.dtype))
-        return right, chosen.clamp(min=1e-38).log()
+        right, log_p = softmax_gradient(logits, labels, smoothing)
+        return right, log_p
 
     def is_one(self, gradient: Tensor) -> bool:
         """False, because reading the gradient would wait for the GPU."""
@@ -200,8 +221,33 @@ class Cuda(Fused):
 @contextmanager
 def _in_turn(kernels: list[SDPBackend]) -> Iterator[None]:
     """Like `sdpa_kernel`, but for one thread at a time, because it chooses for all threads."""
-    with _LAUNCHING, sdpa_kernel(kernels):
+    with LAUNCHING, sdpa_kernel(kernels):
         yield
+
+
+def _are_few(query: Tensor, value: Tensor) -> bool:
+    """Whether `ATTEND` can compute these queries."""
+    return query.shape[2] <= MOST_QUERIES and max(query.shape[3], value.shape[3]) <= MOST_WIDTH
+
+
+@torch.library.custom_op("regard::softmax_gradient", mutates_args=("logits",))
+def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """`Cuda.softmax_gradient`, as one operation that a compiler does not look into."""
+    found: tuple[Tensor, Tensor] | None = SOFTMAX_GRADIENT(logits, labels, smoothing)
+    if found is not None:
+        return found
+    right = logits.gather(1, labels).float()
+    p = torch.softmax(logits, 1, out=logits)
+    chosen = p.gather(1, labels).float()
+    p.scatter_(1, labels, (chosen - (1 - smoothing)).to(p.dtype))
+    return right, chosen.clamp(min=1e-38).log()
+
+
+@softmax_gradient.register_fake
+def _(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(labels, dtype=torch.float32), torch.empty_like(
+        labels, dtype=torch.float32
+    )
 
 
 def adam_in_one_pass(learned: Learned, constants: Adam, rate: Tensor, tokens: Tensor) -> None:

@@ -10,6 +10,7 @@ from regard.arithmetic.plain import Plain, torch_adam
 from regard.arithmetic.products import Products
 from regard.arithmetic.ranking import Summary, most_likely_by_blocks, summary
 from regard.equations import Adam, Learned, Ranking
+from regard.hypotheses import ranking
 
 
 class Fused(Plain):
@@ -54,11 +55,15 @@ class Fused(Plain):
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
         """The best continuations, found by the maxima of blocks of the vocabulary."""
-        return most_likely_by_blocks(live, logits, never, count, self.summarize)
+        return most_likely_by_blocks(live, logits, never, count, self.summarize, self.rank)
 
     def summarize(self, logits: Tensor) -> Summary:
         """The maxima of blocks of the vocabulary, and each row's log-sum-exp."""
         return summary(logits, self.logits_at_once)
+
+    def rank(self, values: Tensor, count: int) -> Tensor:
+        """The indices of the `count` largest values of each sentence, as `ranking` gives them."""
+        return ranking(values, count)
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
         """PyTorch's fused Adam, in one pass over the weights."""

@@ -12,11 +12,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int8, UInt8
 from torch import Tensor, nn
 
-from regard.arithmetic.products import Products, joined
+from regard.arithmetic.products import CublasProducts, Products, joined
 from regard.attention import MultiHeadAttention
 
 LARGEST = 127
@@ -140,8 +139,8 @@ class LaidOut(Products):
         return self.layouts[embedding,](by, x)
 
 
-class Joined(Products):
-    """Linear layers whose weights no longer change; PyTorch computes their products.
+class Joined(CublasProducts):
+    """Linear layers on a GPU, whose weights no longer change.
 
     Weights that are multiplied with the same states are joined once, and not at each product.
     """
@@ -152,10 +151,9 @@ class Joined(Products):
             layers: joined(layers) for layers in multiplied_together(model) if len(layers) > 1
         }
 
-    def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of the layers, as one product."""
-        y = F.linear(x, *(self._together.get(layers) or joined(layers)))
-        return y.relu_() if relu else y
+    def joined(self, layers: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor]:
+        """The weights of all layers in one tensor, and their biases in another."""
+        return self._together.get(layers) or joined(layers)
 
 
 def multiplied_together(model: Any) -> list[tuple[nn.Linear, ...]]:

@@ -7,7 +7,7 @@ from torch.optim.adam import adam
 
 from regard.attention import attention, causal_mask, segment_mask
 from regard.equations import Adam, Arithmetic, Cache, Learned, Mask, Ranking
-from regard.hypotheses import choose_best, most_likely
+from regard.hypotheses import Choosing, Chosen, Hypotheses, choose_best, most_likely
 from regard.loss import consistency_loss, smoothed_loss
 from regard.recurrence import first_state, lstm_cell
 
@@ -91,7 +91,16 @@ class Plain(Arithmetic):
         """The best of all continuations, which `regard.hypotheses.most_likely` finds."""
         return most_likely(live, logits, never, count)
 
-    choose = staticmethod(choose_best)
+    def choose(
+        self,
+        candidates: Hypotheses,
+        finished: Hypotheses,
+        max_lengths: Tensor,
+        length: Tensor,
+        rules: Choosing,
+    ) -> Chosen:
+        """The hypotheses after a step, by `regard.hypotheses.choose_best`."""
+        return choose_best(candidates, finished, max_lengths, length, rules)
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
         """PyTorch's Adam, one operation after another."""

@@ -35,6 +35,22 @@ class Products:
         return lambda states: torch.mm(states, embedding.t(), out=block[: len(states)])
 
 
+class CublasProducts(Products):
+    """Linear layers on a GPU: cuBLAS computes a layer's ReLU while it writes the layer's product.
+
+    This ReLU may turn NaN into 0.
+    """
+
+    def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
+        """x W^T + b of the layers, as one product; then ReLU if `relu`."""
+        weight, bias = self.joined(layers)
+        return _LinearRelu.apply(x, weight, bias) if relu else F.linear(x, weight, bias)
+
+    def joined(self, layers: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor]:
+        """The weights of all layers in one tensor, and their biases in another."""
+        return joined(layers)
+
+
 class OneDnnProducts(Products):
     """Linear layers in bf16 on a CPU.
 
@@ -70,6 +86,25 @@ def linear_gradients(
     # [*batch, features] -> [rows, features]
     d_rows, inputs = d_sum.reshape(-1, len(d_bias)), x.reshape(-1, x.shape[-1])
     return d_sum, d_rows.t() @ inputs, d_bias
+
+
+class _LinearRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        # [*batch, features] -> [rows, features]
+        y = torch._addmm_activation(bias, x.reshape(-1, x.shape[-1]), weight.t())
+        y = y.view(*x.shape[:-1], -1)
+        ctx.save_for_backward(x, weight, y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, weight, y = ctx.saved_tensors
+        d_sum = gradient.masked_fill(y == 0, 0.0)
+        d_rows = d_sum.reshape(-1, d_sum.shape[-1])
+        d_weight = d_rows.t() @ x.reshape(-1, x.shape[-1])
+        return d_sum @ weight, d_weight, d_rows.sum(0)
 
 
 class _OneDnnLinear(torch.autograd.Function):

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.equations import Ranking
-from regard.hypotheses import ranking
+from regard.hypotheses import Rank
 
 BLOCK = 128
 """The number of tokens in a block of the vocabulary; only tokens of the best blocks are ranked."""
@@ -29,11 +29,12 @@ def most_likely_by_blocks(
     never: tuple[int, ...],
     count: int,
     summarize: Callable[[Tensor], Summary],
+    rank: Rank,
 ) -> Ranking:
     """Find the same continuations as `regard.hypotheses.most_likely`, by blocks of tokens.
 
-    Blocks are compared by their most likely tokens, which `summarize` finds, and only tokens of the
-    best `count` blocks are ranked: these blocks contain the `count` best continuations.
+    Blocks are compared by their most likely tokens, which `summarize` finds, and `rank` ranks only
+    tokens of the best `count` blocks: these blocks contain the `count` best continuations.
     """
     vocabulary, beams = logits.shape[1], live.shape[1]
     maxima, totals = summarize(logits)
@@ -41,7 +42,7 @@ def most_likely_by_blocks(
     both = _without(never, maxima, logits), totals
     maxima, totals = (x.unflatten(0, (-1, beams)) for x in both)
     maxima = live.unsqueeze(-1) + (maxima - totals.unsqueeze(-1))
-    blocks = ranking(maxima.flatten(1), count).sort(dim=1).values  # [sentences, blocks]
+    blocks = rank(maxima.flatten(1), count).sort(dim=1).values  # [sentences, blocks]
     # Every token of these blocks, by beam and token: [sentences, blocks * BLOCK]
     within = torch.arange(BLOCK, device=blocks.device)
     tokens = (blocks % maxima.shape[-1] * BLOCK).unsqueeze(-1) + within
@@ -53,7 +54,7 @@ def most_likely_by_blocks(
     chosen = logits.view(len(live), -1).gather(1, places).float()
     log_p = live.gather(1, parents) + (chosen - totals.gather(1, parents))
     log_p = log_p.masked_fill_(impossible, -torch.inf)
-    best = ranking(log_p, count)
+    best = rank(log_p, count)
     return Ranking(*(x.gather(1, best) for x in (parents, tokens, log_p)))
 
 

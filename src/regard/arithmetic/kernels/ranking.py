@@ -1,0 +1,48 @@
+"""A kernel for a GPU: the indices of the largest values, as `regard.hypotheses.ranking` gives them.
+
+PyTorch's operations would take twelve kernels for it, and a step of a search ranks four times.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+def ranking(
+    values: Float[Tensor, "sentences values"], count: int
+) -> Int[Tensor, "sentences count"]:
+    """The indices of the `count` largest values, largest first; equal values keep their order.
+
+    NaN counts as the largest value. If there are fewer than `count` values, all are ranked.
+    """
+    sentences, number = values.shape
+    count = min(count, number)
+    places = torch.empty(sentences, count, dtype=torch.long, device=values.device)
+    size = max(64, triton.next_power_of_2(number))
+    warps = 1 if size <= 256 else 4
+    _rank[(sentences,)](values.float().contiguous(), places, number, count, size, num_warps=warps)
+    return places
+
+
+@triton.jit(do_not_specialize=["number"])  # type: ignore[untyped-decorator]
+def _rank(  # type: ignore[no-untyped-def]  # Triton knows no Python types
+    values, places, number, count: tl.constexpr, size: tl.constexpr
+):
+    """One program ranks the values of one sentence; `size` is at least their `number`."""
+    taken: tl.constexpr = -2147483648  # below the integer of every value
+    sentence = tl.program_id(0).to(tl.int64)
+    index = tl.arange(0, size)
+    x = tl.load(values + sentence * number + index, mask=index < number, other=0.0)
+    # Equal values must have equal bits: -0 becomes 0, and every NaN becomes the same NaN.
+    x = tl.where(x == 0.0, 0.0, tl.where(x != x, float("nan"), x))
+    bits = x.to(tl.int32, bitcast=True)
+    # The lower a negative float is, the larger is the integer of its lower 31 bits: invert them.
+    ordered = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+    ordered = tl.where(index < number, ordered, taken)
+    for i in range(count):
+        best = tl.max(ordered, axis=0)
+        place = tl.min(tl.where(ordered == best, index, size), axis=0)
+        tl.store(places + sentence * count + i, place)
+        ordered = tl.where(index == place, taken, ordered)

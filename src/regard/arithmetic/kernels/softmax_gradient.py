@@ -1,0 +1,58 @@
+"""A kernel for a GPU: the gradient of the loss with respect to the logits, in place of the logits.
+
+It reads the logits twice and writes them once.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float, Int
+from torch import Tensor
+
+TOKENS = 4096
+"""The number of logits that a program reads together."""
+WARPS = 8
+
+
+def softmax_gradient(
+    logits: Float[Tensor, "tokens vocabulary"], labels: Int[Tensor, "tokens 1"], smoothing: float
+) -> tuple[Float[Tensor, "tokens 1"], Float[Tensor, "tokens 1"]]:
+    """Turn logits into softmax - (1 - smoothing) * onehot, in place.
+
+    Returns each label's logit and log-probability, both in fp32.
+    """
+    tokens, vocabulary = logits.shape
+    right = logits.new_empty(tokens, 1, dtype=torch.float32)
+    log_p = torch.empty_like(right)
+    _softmax_gradient[(tokens,)](
+        logits, labels.contiguous(), right, log_p, vocabulary, 1 - smoothing, TOKENS,
+        num_warps=WARPS,
+    )  # fmt: skip
+    return right, log_p
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _softmax_gradient(  # type: ignore[no-untyped-def]  # Triton knows no Python types
+    logits, labels, right, log_p,
+    vocabulary: tl.constexpr, confidence: tl.constexpr, size: tl.constexpr,
+):  # fmt: skip
+    """One program computes one row, in blocks of `size` logits."""
+    row = tl.program_id(0).to(tl.int64)
+    start = logits + row * vocabulary
+    label = tl.load(labels + row)
+    chosen = tl.load(start + label).to(tl.float32)
+    top, total = float("-inf"), 0.0  # the largest logit so far; the sum of exp(logit - top)
+    for first in range(0, vocabulary, size):
+        token = first + tl.arange(0, size)
+        x = tl.load(start + token, mask=token < vocabulary, other=float("-inf")).to(tl.float32)
+        new = tl.maximum(top, tl.max(x, axis=0))
+        total = total * tl.exp(top - new) + tl.sum(tl.exp(x - new), axis=0)
+        top = new
+    tl.store(right + row, chosen)
+    tl.store(log_p + row, chosen - top - tl.log(total))
+    for first in range(0, vocabulary, size):
+        token = first + tl.arange(0, size)
+        x = tl.load(start + token, mask=token < vocabulary, other=float("-inf")).to(tl.float32)
+        p = tl.exp(x - top) / total
+        p = tl.where(token == label, p - confidence, p)
+        tl.store(start + token, p, mask=token < vocabulary)

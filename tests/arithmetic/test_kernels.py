@@ -1,0 +1,95 @@
+"""The kernels of a GPU, as Triton's interpreter computes them on a CPU.
+
+Triton comes with PyTorch for CUDA. Elsewhere `pip install triton` lets these tests run; on a GPU,
+benchmarks/gpu.py compares the compiled kernels with the definitions.
+"""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+SUMMARY = """
+from regard.arithmetic.kernels.summary import TOKENS, summary as mine
+from regard.arithmetic.ranking import BLOCK, summary
+
+for vocabulary in (BLOCK, 1000, TOKENS, TOKENS + 1, 2 * TOKENS + 903):
+    for dtype in (torch.float32, torch.bfloat16):
+        logits = torch.randn(5, vocabulary).mul_(7).to(dtype)
+        logits[1] = -torch.inf
+        logits[2, : vocabulary // 2] = -torch.inf
+        found, right = mine(logits, BLOCK), summary(logits, 2**20)
+        assert torch.equal(found[0], right.maxima)
+        torch.testing.assert_close(found[1], right.totals, rtol=0, atol=1e-5)
+        logits[3, 4] = torch.nan
+        assert mine(logits, BLOCK)[1].isnan().tolist() == [False] * 3 + [True, False]
+"""
+ATTEND = """
+from regard.arithmetic.kernels.attend import SLOTS, attend
+from regard.attention import attention
+
+for heads, queries, keys, slots, d_k, d_v, masks in (
+    (2, 4, SLOTS + 6, SLOTS + 16, 64, 64, 4),
+    (3, 1, 5, 5, 24, 40, 1),
+    (2, 7, 2 * SLOTS + 1, 2 * SLOTS + 1, 16, 8, 7),
+    (2, 16, 30, 33, 64, 64, 1),
+):
+    # The queries are a part of a joined product, as in self-attention.
+    query = torch.randn(3, queries, heads, 2 * d_k)[..., :d_k].transpose(1, 2)
+    stored, values = torch.randn(3, heads, slots, d_k), torch.randn(3, heads, slots, d_v)
+    allowed = torch.rand(3, 1, masks, keys) < 0.5
+    allowed[0, :, 0] = False
+    allowed[1, :, :, : keys - 1] = False
+    found = attend(query, stored, values, allowed)
+    right, _ = attention(query, stored[:, :, :keys], values[:, :, :keys], allowed)
+    torch.testing.assert_close(found, right, rtol=0, atol=2e-6)
+    assert not found[0, :, 0].any()
+    query[2] = torch.nan
+    assert attend(query, stored, values, torch.ones_like(allowed))[2].isnan().all()
+"""
+RANKING = """
+from regard.arithmetic.kernels.ranking import ranking as mine
+from regard.hypotheses import ranking
+
+for number, count in ((5, 8), (64, 3), (1160, 8), (12, 4), (4097, 2)):
+    values = torch.randn(7, number).mul_(2).round()  # many are equal
+    values[0] = -torch.inf
+    values[1, ::2] = torch.nan
+    values[1, 1::2] = -values[1, 0]
+    values[2] = 0.0
+    values[2, ::3] = -0.0
+    values[3, 1:] = -torch.inf
+    values[4, 2] = torch.inf
+    assert torch.equal(mine(values, count), ranking(values, count))
+"""
+SOFTMAX_GRADIENT = """
+from regard.arithmetic.kernels.softmax_gradient import TOKENS, softmax_gradient
+
+for vocabulary in (37, TOKENS, TOKENS + 904):
+    for dtype, error in ((torch.float32, 1e-6), (torch.bfloat16, 2**-7)):
+        logits = torch.randn(7, vocabulary).mul_(3).to(dtype)
+        labels = torch.randint(0, vocabulary, (7, 1))
+        p = logits.double().softmax(1)
+        logit, log_p = logits.gather(1, labels).float(), p.gather(1, labels).log().float()
+        right = p.scatter_add_(1, labels, torch.full((7, 1), -0.9).double())
+        found = softmax_gradient(logits, labels, 0.1)
+        torch.testing.assert_close(logits.double(), right, rtol=error, atol=1e-6)
+        assert torch.equal(found[0], logit)
+        torch.testing.assert_close(found[1], log_p, rtol=0, atol=1e-5)
+        logits[2, 3] = torch.nan
+        assert softmax_gradient(logits, labels, 0.1)[1].isnan().flatten().tolist() == [
+            i == 2 for i in range(7)
+        ]
+"""
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="no Triton here")
+@pytest.mark.parametrize("code", [SUMMARY, ATTEND, RANKING, SOFTMAX_GRADIENT])
+def test_a_kernel_computes_the_definition(code: str) -> None:
+    environment = os.environ | {"TRITON_INTERPRET": "1"}
+    code = f"import torch\ntorch.manual_seed(1)\n{code}"
+    command = [sys.executable, "-W", "ignore::RuntimeWarning", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
