@@ -93,7 +93,7 @@ class _LinearRelu(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         # [*batch, features] -> [rows, features]
         y = torch._addmm_activation(bias, x.reshape(-1, x.shape[-1]), weight.t())
-        y = y.view(*x.shape[:-1], -1)
+        y = y.view(*x.shape[:-1], len(bias))
         ctx.save_for_backward(x, weight, y)
         return y
 
