@@ -112,7 +112,7 @@ def searching() -> dict[str, Any]:
     found["same, in streams"] = alike(mine, right)
     found["ranked, fp32"], found["ranked, bf16"] = map(ranked, (torch.float32, torch.bfloat16))
     if not SMOKE:
-        kernels = cuda.ATTEND, cuda.RANKING, cuda.SUMMARY
+        kernels = cuda.ATTEND, cuda.WRITE, cuda.ADD_NORM, cuda.RANKING, cuda.SUMMARY
         found["kernels in use"] = sum(k.run is not None for k in kernels) / len(kernels)
     return {"passes": min(found.values()) >= 0.99, **found}
 

@@ -33,7 +33,7 @@ def is_checked(function: Callable[..., Any] | None) -> bool:
     return False
 
 
-KERNELS = ("attend", "ranking", "softmax_gradient", "summary")
+KERNELS = ("add_norm", "attend", "ranking", "softmax_gradient", "summary", "write")
 NEEDS = {f"regard.arithmetic.kernels.{name}": "triton" for name in KERNELS}
 """Modules that can be imported only where another one is; Triton comes with PyTorch for CUDA."""
 

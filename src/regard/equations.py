@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 import torch.nn.functional as F
@@ -65,28 +65,38 @@ class Cache:
             # product would copy the part of the tensor that holds these slots.
             self.keys = padded(self.keys, self.slots, self._multiple)
             self.values = padded(self.values, self.slots, self._multiple)
-        sentences = None if places is None else torch.arange(len(places), device=places.device)
+        if places is not None:
+            self.write(keys, values, places)
+            return
         for store, new in (self.keys, keys), (self.values, values):
-            if sentences is None:
-                store[:, :, self.slots - new.shape[2] : self.slots] = new
-            else:
-                store[sentences[:, None], :, places] = new.transpose(1, 2).to(store.dtype)
+            store[:, :, self.slots - new.shape[2] : self.slots] = new
 
-    def of(self, sentences: Int[Tensor, " fewer"]) -> Cache:
+    def write(
+        self,
+        keys: Float[Tensor, "sentences heads new d_k"],
+        values: Float[Tensor, "sentences heads new d_v"],
+        places: Int[Tensor, "sentences new"],
+    ) -> None:
+        """Write keys and values into these slots of each sentence."""
+        sentences = torch.arange(len(places), device=places.device)
+        for store, new in (self.keys, keys), (self.values, values):
+            store[sentences[:, None], :, places] = new.transpose(1, 2).to(store.dtype)
+
+    def of(self, sentences: Int[Tensor, " fewer"]) -> Self:
         """A cache of these sentences."""
         keys, values = (store.index_select(0, sentences) for store in (self.keys, self.values))
-        cache = Cache(keys, values, self._multiple)
+        cache = type(self)(keys, values, self._multiple)
         cache.slots = self.slots
         return cache
 
-    def with_room(self, slots: int) -> Cache:
+    def with_room(self, slots: int) -> Self:
         """A cache of this many slots, which can all be written to; `append` adds no slots to it."""
         keys, values = (padded(store, slots, 1) for store in (self.keys, self.values))
-        cache = Cache(keys, values, self._multiple)
+        cache = type(self)(keys, values, self._multiple)
         cache.slots, cache._roomy = slots, True
         return cache
 
-    def only(self, slots: Int[Tensor, "sentences fewer"]) -> Cache:
+    def only(self, slots: Int[Tensor, "sentences fewer"]) -> Self:
         """A cache that holds only these slots of each sentence; they are renumbered from 0."""
         sentences, heads, capacity, _ = self.keys.shape
         first = torch.arange(0, sentences * heads * capacity, capacity, device=slots.device)
@@ -97,7 +107,7 @@ class Cache:
             rows = store.flatten(0, 2).index_select(0, places.flatten())
             return rows.view(sentences, heads, -1, store.shape[-1])
 
-        return Cache(gathered(self.keys), gathered(self.values), self._multiple)
+        return type(self)(gathered(self.keys), gathered(self.values), self._multiple)
 
 
 def padded(

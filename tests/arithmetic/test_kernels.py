@@ -83,10 +83,38 @@ for vocabulary in (37, TOKENS, TOKENS + 904):
             i == 2 for i in range(7)
         ]
 """
+ADD_NORM = """
+from regard.arithmetic.kernels.add_norm import add_norm
+
+for width in (32, 40, 1100):
+    for dtype, error in ((torch.float32, 1e-6), (torch.bfloat16, 2**-7)):
+        x, y = torch.randn(2, 3, 7, width).mul_(3).add_(1).to(dtype)
+        norm = torch.nn.LayerNorm(width, eps=1e-6)
+        norm.weight.data.normal_(), norm.bias.data.normal_()
+        right = norm.double()(x.double() + y.double())
+        found = add_norm(x.transpose(0, 1), y.transpose(0, 1), norm.to(dtype)).transpose(0, 1)
+        torch.testing.assert_close(found.double(), right, rtol=error, atol=8 * error)
+        x[1, 2, 3] = torch.nan
+        assert add_norm(x, y, norm)[1, 2].isnan().all()
+"""
+WRITE = """
+from regard.arithmetic.kernels.write import write
+from regard.equations import Cache
+
+for heads, d_k, d_v, dtype in ((2, 8, 8, torch.float32), (3, 24, 5, torch.bfloat16)):
+    both = torch.randn(2, heads, 9, d_k), torch.randn(2, heads, 9, d_v)
+    new = torch.randn(2, 4, heads, d_k + d_v).to(dtype).transpose(1, 2).split([d_k, d_v], dim=3)
+    places = torch.tensor([[4, 2, 0, 8], [1, 3, 4, 7]])
+    right = Cache(*(one.clone() for one in both))
+    right.write(*new, places)
+    assert write(*both, *new, places)
+    assert torch.equal(both[0], right.keys)
+    assert torch.equal(both[1], right.values)
+"""
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="no Triton here")
-@pytest.mark.parametrize("code", [SUMMARY, ATTEND, RANKING, SOFTMAX_GRADIENT])
+@pytest.mark.parametrize("code", [SUMMARY, ATTEND, RANKING, SOFTMAX_GRADIENT, ADD_NORM, WRITE])
 def test_a_kernel_computes_the_definition(code: str) -> None:
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     code = f"import torch\ntorch.manual_seed(1)\n{code}"

@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.arithmetic.fused import Fused
@@ -19,7 +19,7 @@ from regard.arithmetic.graphs import RecordedSteps
 from regard.arithmetic.kernels.kernel import LAUNCHING, Kernel
 from regard.arithmetic.products import CublasProducts, Products
 from regard.arithmetic.ranking import BLOCK, Summary
-from regard.equations import Adam, Learned, Mask
+from regard.equations import Adam, Cache, Learned, Mask
 from regard.hypotheses import Choosing, Chosen, Hypotheses, choose_best
 from regard.machine.compiled import compiled
 from regard.machine.devices import is_out_of_memory
@@ -49,7 +49,8 @@ tokens."""
 LARGE_CHUNK = 32_768
 """With chunks of 8,192 tokens instead, a training step of the base model on an H200 took about 1 ms
 longer, and 2.6 GB less memory."""
-ATTEND, RANKING, SUMMARY = Kernel("attend"), Kernel("ranking"), Kernel("summary")
+ATTEND, WRITE, ADD_NORM = Kernel("attend"), Kernel("write"), Kernel("add_norm")
+RANKING, SUMMARY = Kernel("ranking"), Kernel("summary")
 """Kernels of decoding. Where one cannot be used, PyTorch's operations compute the same."""
 SOFTMAX_GRADIENT = Kernel("softmax_gradient")
 """A kernel of the loss, as those of decoding."""
@@ -101,6 +102,15 @@ class CudaMask(Mask):
         return self._bias
 
 
+class CudaCache(Cache):
+    """A cache into which one kernel writes keys and values."""
+
+    def write(self, keys: Tensor, values: Tensor, places: Tensor) -> None:
+        """Write keys and values into these slots of each sentence."""
+        if WRITE(self.keys, self.values, keys, values, places) is None:
+            super().write(keys, values, places)
+
+
 class Cuda(Fused):
     """Computes every equation in the way that is fast on a GPU.
 
@@ -140,6 +150,15 @@ class Cuda(Fused):
     def mask(self, allowed: Tensor) -> Mask:
         """A mask for a fused kernel."""
         return CudaMask(allowed)
+
+    def cache(self, keys: Tensor, values: Tensor) -> Cache:
+        """A cache without unused slots."""
+        return CudaCache(keys, values)
+
+    def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
+        """LayerNorm(x + Dropout(y)): by one kernel, if nothing learns."""
+        output = None if self.learning or dropout else ADD_NORM(x, y, norm)
+        return super().add_norm(x, y, norm, dropout) if output is None else output
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0

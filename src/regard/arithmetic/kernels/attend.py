@@ -9,9 +9,9 @@ import triton.language as tl
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-SLOTS = 64
-"""The number of keys that a program reads together."""
-WARPS = 2
+SLOTS = 32
+"""The number of keys that a program computes together."""
+WARPS = 1
 
 
 def attend(
@@ -64,8 +64,8 @@ def _attend(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     one, k_at, v_at = tl.arange(0, some), tl.arange(0, k_width), tl.arange(0, v_width)
     exists = one < queries
-    place = query + row * of_row + head * of_head + one[:, None] * of_query + k_at[None, :]
-    q = tl.load(place, mask=exists[:, None] & (k_at < d_k)[None, :], other=0.0)
+    q_place = query + row * of_row + head * of_head + one[:, None] * of_query + k_at[None, :]
+    q = tl.load(q_place, mask=exists[:, None] & (k_at < d_k)[None, :], other=0.0)
     masks = allowed + (row * queries + one if each_query else row + 0 * one)[:, None] * count
     first_slot = (row * heads + head) * capacity
     top = tl.full([some], float("-inf"), tl.float32)  # the largest score so far
@@ -73,14 +73,16 @@ def _attend(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     weighted = tl.zeros([some, v_width], tl.float32)  # the sum of exp(score - top) * value
     for first in range(0, count, size):
         slot = first + tl.arange(0, size)
-        is_key = slot < count
-        open_ = tl.load(masks + slot[None, :], mask=exists[:, None] & is_key[None, :], other=0) != 0
-        place = keys + (first_slot + slot)[None, :] * d_k + k_at[:, None]
-        k = tl.load(place, mask=is_key[None, :] & (k_at < d_k)[:, None], other=0.0)
-        place = values + (first_slot + slot)[:, None] * d_v + v_at[None, :]
-        v = tl.load(place, mask=is_key[:, None] & (v_at < d_v)[None, :], other=0.0)
+        may = tl.load(
+            masks + slot[None, :], mask=exists[:, None] & (slot < count)[None, :], other=0
+        )
+        used = tl.max(may.to(tl.int32), axis=0) != 0  # other keys and values are not read
+        k_place = keys + (first_slot + slot)[None, :] * d_k + k_at[:, None]
+        k = tl.load(k_place, mask=used[None, :] & (k_at < d_k)[:, None], other=0.0)
+        v_place = values + (first_slot + slot)[:, None] * d_v + v_at[None, :]
+        v = tl.load(v_place, mask=used[:, None] & (v_at < d_v)[None, :], other=0.0)
         score = tl.dot(q, k, input_precision="ieee") * scale
-        score = tl.where(open_, score, float("-inf"))
+        score = tl.where(may != 0, score, float("-inf"))
         new = tl.maximum(top, tl.max(score, axis=1))
         base = tl.where(new == float("-inf"), 0.0, new)
         weight = tl.exp(score - base[:, None])
@@ -90,5 +92,5 @@ def _attend(  # type: ignore[no-untyped-def]  # Triton knows no Python types
         weighted = weighted * fade[:, None] + more
         top = new
     result = weighted / tl.where(total == 0.0, 1.0, total)[:, None]
-    place = output + ((row * queries + one)[:, None] * heads + head) * d_v + v_at[None, :]
-    tl.store(place, result, mask=exists[:, None] & (v_at < d_v)[None, :])
+    o_place = output + ((row * queries + one)[:, None] * heads + head) * d_v + v_at[None, :]
+    tl.store(o_place, result, mask=exists[:, None] & (v_at < d_v)[None, :])

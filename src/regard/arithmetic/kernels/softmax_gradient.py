@@ -9,7 +9,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-TOKENS = 4096
+TOKENS = 8192
 """The number of logits that a program reads together."""
 WARPS = 8
 
