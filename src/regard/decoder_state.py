@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from regard.equations import Cache
+from regard.cache import Cache
 
 COMPACT_EVERY = 16
 """The number of tokens from one compaction to the next; a compaction drops the slots that belong to

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from regard.arithmetic.plain import PLAIN
 from regard.attention import MultiHeadAttention
+from regard.cache import Cache
 from regard.data.rows import Rows
 from regard.decoder_state import DecoderState
 from regard.encoder_decoder import Attends, AttentionKind, EncoderDecoder
-from regard.equations import Cache, Mask
+from regard.equations import Mask
 from regard.layers import Embedding
 from regard.neighbourhood import neighbourhood_mask
 from regard.recipe import ModelRecipe

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.equations import Cache
+from regard.cache import Cache
 
 SENTENCES, HEADS, D_K, D_V = 3, 2, 5, 7
 

@@ -18,7 +18,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.equations import Mask, padded
+from regard.cache import padded
+from regard.equations import Mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable

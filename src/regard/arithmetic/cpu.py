@@ -9,7 +9,8 @@ from regard.arithmetic.dropout import keep_mask
 from regard.arithmetic.fused import Fused
 from regard.arithmetic.products import Products
 from regard.arithmetic.residual import CpuAddNorm
-from regard.equations import Cache, Mask
+from regard.cache import Cache
+from regard.equations import Mask
 
 
 class Cpu(Fused):

@@ -19,7 +19,8 @@ from regard.arithmetic.graphs import RecordedSteps
 from regard.arithmetic.kernels.kernel import LAUNCHING, Kernel
 from regard.arithmetic.products import CublasProducts, Products
 from regard.arithmetic.ranking import BLOCK, Summary
-from regard.equations import Adam, Cache, Learned, Mask
+from regard.cache import Cache
+from regard.equations import Adam, Learned, Mask
 from regard.hypotheses import Choosing, Chosen, Hypotheses, choose_best
 from regard.machine.compiled import compiled
 from regard.machine.devices import is_out_of_memory
@@ -229,7 +230,7 @@ class Cuda(Fused):
 
         Returns each label's logit and log-probability, both in fp32, [tokens, 1].
         """
-        right, log_p = softmax_gradient(logits, labels, smoothing)
+        right, log_p = softmax_gradient_in_place(logits, labels, smoothing)
         return right, log_p
 
     def is_one(self, gradient: Tensor) -> bool:
@@ -250,7 +251,9 @@ def _are_few(query: Tensor, value: Tensor) -> bool:
 
 
 @torch.library.custom_op("regard::softmax_gradient", mutates_args=("logits",))
-def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def softmax_gradient_in_place(
+    logits: Tensor, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
     """`Cuda.softmax_gradient`, as one operation that a compiler does not look into."""
     found: tuple[Tensor, Tensor] | None = SOFTMAX_GRADIENT(logits, labels, smoothing)
     if found is not None:
@@ -262,11 +265,10 @@ def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[
     return right, chosen.clamp(min=1e-38).log()
 
 
-@softmax_gradient.register_fake
+@softmax_gradient_in_place.register_fake
 def _(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(labels, dtype=torch.float32), torch.empty_like(
-        labels, dtype=torch.float32
-    )
+    right = torch.empty_like(labels, dtype=torch.float32)
+    return right, torch.empty_like(right)
 
 
 def adam_in_one_pass(learned: Learned, constants: Adam, rate: Tensor, tokens: Tensor) -> None:

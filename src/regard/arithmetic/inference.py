@@ -13,7 +13,8 @@ from regard.arithmetic.exact import BlockedLinear, blocks_agree, widths_agree
 from regard.arithmetic.layouts import Int8Linear, LaidOut
 from regard.arithmetic.plain import Plain
 from regard.arithmetic.products import Products
-from regard.equations import Cache, Mask
+from regard.cache import Cache
+from regard.equations import Mask
 
 
 class Inference(Cpu):

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from regard.attention import attention, causal_mask, segment_mask
-from regard.equations import Adam, Arithmetic, Cache, Learned, Mask, Ranking
+from regard.cache import Cache
+from regard.equations import Adam, Arithmetic, Learned, Mask, Ranking
 from regard.hypotheses import Choosing, Chosen, Hypotheses, choose_best, most_likely
 from regard.loss import consistency_loss, smoothed_loss
 from regard.recurrence import first_state, lstm_cell

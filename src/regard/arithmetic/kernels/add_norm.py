@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 
-def add_norm(
+def add_norm_kernel(
     x: Float[Tensor, "*batch d_model"], y: Float[Tensor, "*batch d_model"], norm: nn.LayerNorm
 ) -> Float[Tensor, "*batch d_model"]:
     """LayerNorm(x + y); the sum and its normalization are computed in fp32."""

@@ -9,12 +9,12 @@ import triton.language as tl
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-SLOTS = 32
+_SLOTS = 32
 """The number of keys that a program computes together."""
-WARPS = 1
+_WARPS, _STAGES = 1, 3
 
 
-def attend(
+def attend_kernel(
     query: Float[Tensor, "rows heads queries d_k"],
     keys: Float[Tensor, "rows heads slots d_k"],
     values: Float[Tensor, "rows heads slots d_v"],
@@ -33,7 +33,7 @@ def attend(
         query, keys.contiguous(), values.contiguous(), allowed, output,
         allowed.shape[3], keys.shape[2], heads, queries, d_k, d_v, d_k**-0.5,
         *query.stride()[:3], allowed.shape[2] > 1,
-        _padded(queries), _padded(d_k), _padded(d_v), SLOTS, num_warps=WARPS,
+        _padded(queries), _padded(d_k), _padded(d_v), _SLOTS, num_warps=_WARPS, num_stages=_STAGES,
     )  # fmt: skip
     return output
 
@@ -73,14 +73,12 @@ def _attend(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     weighted = tl.zeros([some, v_width], tl.float32)  # the sum of exp(score - top) * value
     for first in range(0, count, size):
         slot = first + tl.arange(0, size)
-        may = tl.load(
-            masks + slot[None, :], mask=exists[:, None] & (slot < count)[None, :], other=0
-        )
-        used = tl.max(may.to(tl.int32), axis=0) != 0  # other keys and values are not read
+        is_key = slot < count
+        may = tl.load(masks + slot[None, :], mask=exists[:, None] & is_key[None, :], other=0)
         k_place = keys + (first_slot + slot)[None, :] * d_k + k_at[:, None]
-        k = tl.load(k_place, mask=used[None, :] & (k_at < d_k)[:, None], other=0.0)
+        k = tl.load(k_place, mask=is_key[None, :] & (k_at < d_k)[:, None], other=0.0)
         v_place = values + (first_slot + slot)[:, None] * d_v + v_at[None, :]
-        v = tl.load(v_place, mask=used[:, None] & (v_at < d_v)[None, :], other=0.0)
+        v = tl.load(v_place, mask=is_key[:, None] & (v_at < d_v)[None, :], other=0.0)
         score = tl.dot(q, k, input_precision="ieee") * scale
         score = tl.where(may != 0, score, float("-inf"))
         new = tl.maximum(top, tl.max(score, axis=1))

@@ -16,7 +16,7 @@ all threads share, and while Triton compiles a kernel."""
 class Kernel:
     """A kernel of this package. It is used until it fails once, for example for lack of a compiler.
 
-    `name` is the name of the kernel's module and, in it, of the function that launches the kernel.
+    The kernel `name` is launched by the function `name`_kernel of the module `name`.
     """
 
     def __init__(self, name: str):
@@ -42,5 +42,5 @@ class Kernel:
             module = import_module(f"regard.arithmetic.kernels.{self._name}")
         except Exception:  # importing Triton may raise any exception
             return None
-        launch: Callable[..., Any] = getattr(module, self._name)
+        launch: Callable[..., Any] = getattr(module, f"{self._name}_kernel")
         return launch

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 
-def ranking(
+def ranking_kernel(
     values: Float[Tensor, "sentences values"], count: int
 ) -> Int[Tensor, "sentences count"]:
     """The indices of the `count` largest values, largest first; equal values keep their order.

@@ -9,12 +9,12 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-TOKENS = 8192
+_LOGITS = 8192
 """The number of logits that a program reads together."""
-WARPS = 8
+_WARPS = 8
 
 
-def softmax_gradient(
+def softmax_gradient_kernel(
     logits: Float[Tensor, "tokens vocabulary"], labels: Int[Tensor, "tokens 1"], smoothing: float
 ) -> tuple[Float[Tensor, "tokens 1"], Float[Tensor, "tokens 1"]]:
     """Turn logits into softmax - (1 - smoothing) * onehot, in place.
@@ -25,8 +25,8 @@ def softmax_gradient(
     right = logits.new_empty(tokens, 1, dtype=torch.float32)
     log_p = torch.empty_like(right)
     _softmax_gradient[(tokens,)](
-        logits, labels.contiguous(), right, log_p, vocabulary, 1 - smoothing, TOKENS,
-        num_warps=WARPS,
+        logits, labels.contiguous(), right, log_p, vocabulary, 1 - smoothing, _LOGITS,
+        num_warps=_WARPS,
     )  # fmt: skip
     return right, log_p
 

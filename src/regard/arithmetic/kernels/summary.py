@@ -14,7 +14,7 @@ TOKENS = 2048
 """The number of tokens that a program reads together."""
 
 
-def summary(
+def summary_kernel(
     logits: Float[Tensor, "rows vocabulary"], block: int
 ) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
     """The largest logit of each block of tokens, and each row's log-sum-exp; both are fp32.

@@ -5,10 +5,10 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-WARPS = 4
+_WARPS = 4
 
 
-def write(
+def write_kernel(
     keys: Float[Tensor, "sentences heads slots d_k"],
     values: Float[Tensor, "sentences heads slots d_v"],
     new_keys: Float[Tensor, "sentences heads new d_k"],
@@ -26,7 +26,7 @@ def write(
         size = triton.next_power_of_2(heads * width)
         _write[(sentences, new)](
             store, some, places.contiguous(), store.shape[2], heads, new, width,
-            *some.stride()[:3], size, num_warps=WARPS,
+            *some.stride()[:3], size, num_warps=_WARPS,
         )  # fmt: skip
     return True
 

@@ -1,0 +1,98 @@
+"""The cache of keys and values, which a decoder attends to at each step of a search."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class Cache:
+    """Keys and values of some sentences, which decoding attends to at each step.
+
+    Each appended position takes one slot. The capacity is a multiple of `multiple` slots; unused
+    slots hold finite numbers.
+    """
+
+    def __init__(
+        self,
+        keys: Float[Tensor, "sentences heads slots d_k"],
+        values: Float[Tensor, "sentences heads slots d_v"],
+        multiple: int = 1,
+    ):
+        self.slots, self._multiple, self._roomy = keys.shape[2], multiple, False
+        # Matrix products need contiguous tensors. Without these copies, each step would copy again.
+        self.keys = padded(keys, self.slots, multiple).contiguous()
+        self.values = padded(values, self.slots, multiple).contiguous()
+
+    def append(
+        self,
+        keys: Float[Tensor, "sentences heads new d_k"],
+        values: Float[Tensor, "sentences heads new d_v"],
+        places: Int[Tensor, "sentences new"] | None,
+    ) -> None:
+        """Add slots, in place while there is capacity, and write the new keys and values.
+
+        `places` says, for each sentence, which slots are written to. None means the added slots,
+        which is faster. No slots are added to a cache that `with_room` made: it has them already.
+        """
+        if not self._roomy:
+            self.slots += keys.shape[2]
+            # Capacity grows in small steps: if it were much larger than the used slots, each matrix
+            # product would copy the part of the tensor that holds these slots.
+            self.keys = padded(self.keys, self.slots, self._multiple)
+            self.values = padded(self.values, self.slots, self._multiple)
+        if places is not None:
+            self.write(keys, values, places)
+            return
+        for store, new in (self.keys, keys), (self.values, values):
+            store[:, :, self.slots - new.shape[2] : self.slots] = new
+
+    def write(
+        self,
+        keys: Float[Tensor, "sentences heads new d_k"],
+        values: Float[Tensor, "sentences heads new d_v"],
+        places: Int[Tensor, "sentences new"],
+    ) -> None:
+        """Write keys and values into these slots of each sentence."""
+        sentences = torch.arange(len(places), device=places.device)
+        for store, new in (self.keys, keys), (self.values, values):
+            store[sentences[:, None], :, places] = new.transpose(1, 2).to(store.dtype)
+
+    def of(self, sentences: Int[Tensor, " fewer"]) -> Self:
+        """A cache of these sentences."""
+        keys, values = (store.index_select(0, sentences) for store in (self.keys, self.values))
+        cache = type(self)(keys, values, self._multiple)
+        cache.slots = self.slots
+        return cache
+
+    def with_room(self, slots: int) -> Self:
+        """A cache of this many slots, which can all be written to; `append` adds no slots to it."""
+        keys, values = (padded(store, slots, 1) for store in (self.keys, self.values))
+        cache = type(self)(keys, values, self._multiple)
+        cache.slots, cache._roomy = slots, True
+        return cache
+
+    def only(self, slots: Int[Tensor, "sentences fewer"]) -> Self:
+        """A cache that holds only these slots of each sentence; they are renumbered from 0."""
+        sentences, heads, capacity, _ = self.keys.shape
+        first = torch.arange(0, sentences * heads * capacity, capacity, device=slots.device)
+        # places[sentence, head, slot] is an index into the first three dimensions, flattened.
+        places = first.view(sentences, heads, 1) + slots[:, None]
+
+        def gathered(store: Tensor) -> Tensor:
+            rows = store.flatten(0, 2).index_select(0, places.flatten())
+            return rows.view(sentences, heads, -1, store.shape[-1])
+
+        return type(self)(gathered(self.keys), gathered(self.values), self._multiple)
+
+
+def padded(
+    x: Float[Tensor, "rows heads keys d"], keys: int, multiple: int
+) -> Float[Tensor, "rows heads more d"]:
+    """Pad x with zeros to `keys` keys (or values), rounded up to a multiple of `multiple`."""
+    keys += -keys % multiple
+    return F.pad(x, (0, 0, 0, keys - x.shape[2])) if keys > x.shape[2] else x
