@@ -5,6 +5,7 @@ What its kernels do, a GPU alone can show.
 
 import copy
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -15,12 +16,26 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from arithmetic.cases import of_a_gpu
-from regard.arithmetic.cuda import RANKING, SUMMARY, Cuda, adam_in_one_pass
+from regard.arithmetic.cuda import (
+    ADD_NORM,
+    ATTEND,
+    RANKING,
+    SUMMARY,
+    WRITE,
+    Cuda,
+    adam_in_one_pass,
+)
+from regard.arithmetic.kernels.kernel import Kernel
 from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.ranking import BLOCK, summary
+from regard.attention import attention
 from regard.equations import Adam, Learned, Moments
+from regard.hypotheses import ranking
 from regard.machine.streams import Streams
+from regard.recipe import SearchRecipe
+from regard.search import search
 from run.killing import PROCESSES
+from test_granules import MODELS, assert_near, sources
 
 CONSTANTS = Adam(0.9, 0.98, 1e-9)
 
@@ -122,6 +137,62 @@ def compile_adam() -> None:
         torch.testing.assert_close(mine, right, rtol=1e-6, atol=1e-8)
     assert by._one_pass is not None  # nothing failed
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def test_a_search_by_kernels_finds_what_others_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels are replaced by functions that compute the same on a CPU."""
+    calls: Counter[str] = Counter()
+
+    def attend(query: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> Tensor:
+        calls["attend"] += 1
+        slots = allowed.shape[3]
+        return attention(query, keys[:, :, :slots], values[:, :, :slots], allowed)[0]
+
+    def write(
+        keys: Tensor, values: Tensor, new_keys: Tensor, new_values: Tensor, places: Tensor
+    ) -> bool:
+        calls["write"] += 1
+        sentences = torch.arange(len(places))[:, None]
+        for store, new in (keys, new_keys), (values, new_values):
+            store[sentences, :, places] = new.transpose(1, 2)
+        return True
+
+    def add_norm(x: Tensor, y: Tensor, norm: torch.nn.LayerNorm) -> Tensor:
+        calls["add_norm"] += 1
+        found: Tensor = norm(x + y)
+        return found
+
+    def rank(values: Tensor, count: int) -> Tensor:
+        calls["ranking"] += 1
+        return ranking(values, count)
+
+    def summarize(logits: Tensor, block: int) -> tuple[Tensor, Tensor]:
+        calls["summary"] += 1
+        return tuple(summary(logits, 2**20))
+
+    for kernel, twin in zip(
+        (ATTEND, WRITE, ADD_NORM, RANKING, SUMMARY),
+        (attend, write, add_norm, rank, summarize),
+        strict=True,
+    ):
+        monkeypatch.setattr(kernel, "run", twin)
+    model, recipe = MODELS["paper"](), SearchRecipe(beam=4)
+    source = sources(6)
+    limits = (source.segments != 0).sum(1) + 20
+    right = search(model, source, limits, recipe, by=PLAIN, n_best=4)
+    model.compute_by(by := Cuda(learning=False))
+    assert_near(search(model, source, limits, recipe, by=by, n_best=4), right)
+    steps, layers = calls["summary"], len(model.decoder)
+    assert steps > 10
+    assert calls["ranking"] == 4 * steps
+    assert calls["attend"] == 2 * layers * steps + len(model.encoder)  # its sentences are short
+    assert calls["write"] == layers * steps
+    assert calls["add_norm"] == 3 * layers * steps + 2 * len(model.encoder)
+
+
+def test_without_triton_there_are_no_kernels() -> None:
+    """A module that cannot be imported stands for Triton."""
+    assert Kernel("unknown")(1) is None
 
 
 def logits_and_live() -> tuple[Tensor, Tensor]:

@@ -58,7 +58,7 @@ def test_steps_that_overwrite_find_what_others_find(kind: str) -> None:
     for member in getattr(model, "model", model).members:
         member.compute_by(arithmetic)
     source = sources(6)
-    limits = (source.segments != 0).sum(1) + 25
+    limits = (source.segments != 0).sum(1) + 60
     right, found = (
         search(model, source, limits, RECIPE, by=in_granules(granule), n_best=4)
         for granule in (ONE_STEP, twin)
@@ -68,7 +68,7 @@ def test_steps_that_overwrite_find_what_others_find(kind: str) -> None:
     assert twin.asked == (3 if kind in REPLAYS else 1)  # granules, or the first one only
 
 
-@pytest.mark.parametrize("length", [1, WORTH_RECORDING - 1, WORTH_RECORDING, 17, 40])
+@pytest.mark.parametrize("length", [1, WORTH_RECORDING - 1, WORTH_RECORDING, 33, 80])
 def test_results_of_many_random_searches_are_equal(length: int) -> None:
     twin = Twin()
     for seed in range(20):

@@ -31,10 +31,10 @@ EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 that the first refuses. cuDNN's kernel is not here: for each new shape, it builds a plan."""
 CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
 """Attention kernels for steps in which all batches have one shape: cuDNN's is preferred."""
-STEPS_UNSEEN = 16
+STEPS_UNSEEN = 32
 """In a search, the host looks at the results only once in this number of steps. After each look,
-the GPU is idle until the host has launched the next step. A sentence that has ended may take part
-in up to 15 more steps, which add nothing to it."""
+the host prepares the next steps, which takes longer than some steps. A sentence that has ended may
+take part in up to 31 more steps, which add nothing to it."""
 STREAMS = 2 if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 11) else 1
 """This many batches are decoded at the same time: the GPU computes one while the host records the
 next step of the other. Before 2.11, one batch at a time: such a PyTorch may crash if two threads
@@ -54,7 +54,7 @@ ATTEND, WRITE, ADD_NORM = Kernel("attend"), Kernel("write"), Kernel("add_norm")
 RANKING, SUMMARY = Kernel("ranking"), Kernel("summary")
 """Kernels of decoding. Where one cannot be used, PyTorch's operations compute the same."""
 SOFTMAX_GRADIENT = Kernel("softmax_gradient")
-"""A kernel of the loss, as those of decoding."""
+"""A kernel of the loss. Where it cannot be used, PyTorch's operations compute the same."""
 MOST_QUERIES = 16
 """The kernel `ATTEND` computes at most this many queries for each row and head."""
 MOST_WIDTH = 256

@@ -9,9 +9,9 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-_LOGITS = 8192
-"""The number of logits that a program reads together."""
-_WARPS = 8
+_LOGITS, _WARPS = 8192, 8
+"""A program reads `_LOGITS` logits together. Of 24 combinations, these numbers were fastest on an
+H200."""
 
 
 def softmax_gradient_kernel(
