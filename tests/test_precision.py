@@ -1,8 +1,10 @@
 """The precision that is chosen for a machine."""
 
 import pytest
+import torch
 
 from regard import precision
+from regard.arithmetic import choose
 from regard.precision import settled
 
 
@@ -18,7 +20,9 @@ from regard.precision import settled
 def test_a_precision_suits_the_machine(
     int8: bool, bf16: bool, auto: str, fastest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(precision, "is_fastest_in_int8", lambda device: int8)
-    monkeypatch.setattr(precision, "has_bf16", lambda device: bf16)
+    monkeypatch.setattr(precision, "choose_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr(choose, "can_pack", lambda dtype: True)
+    monkeypatch.setattr(choose, "has_vnni", lambda: int8)
+    monkeypatch.setattr(choose, "has_bf16", lambda device: bf16)
     assert (settled("auto"), settled("fastest")) == (auto, fastest)
     assert [settled(asked) for asked in ("fp32", "bf16", "int8")] == ["fp32", "bf16", "int8"]

@@ -7,9 +7,14 @@ from pathlib import Path
 
 import torch
 
-from regard.arithmetic.choose import for_decoding, is_fastest_in_int8, refuse_int8
+from regard.arithmetic.choose import (
+    fastest_precision,
+    for_decoding,
+    refuse_int8,
+    usual_precision,
+)
 from regard.errors import RecipeError
-from regard.machine.devices import choose_device, has_bf16
+from regard.machine.devices import choose_device
 from regard.run.model_directory import Model, open_model
 
 
@@ -21,12 +26,8 @@ def settled(precision: str) -> str:
     """
     if precision not in ("fp32", "bf16", "int8", "auto", "fastest"):
         raise RecipeError(f"precision {precision}: it is fp32, bf16, int8, auto or fastest")
-    device = choose_device()
-    if precision == "fastest" and is_fastest_in_int8(device):
-        return "int8"
-    if precision in ("auto", "fastest"):
-        return "bf16" if has_bf16(device) else "fp32"
-    return precision
+    choices = {"auto": usual_precision, "fastest": fastest_precision}
+    return choices[precision](choose_device()) if precision in choices else precision
 
 
 def open_to_decode(

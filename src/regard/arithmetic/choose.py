@@ -293,9 +293,15 @@ def _products(dtype: torch.dtype) -> Products:
     return OneDnnProducts() if dtype == torch.bfloat16 and can_pack(dtype) else Products()
 
 
-def is_fastest_in_int8(device: torch.device) -> bool:
-    """Whether models decode fastest in int8 on this device: an x86 processor with VNNI."""
-    return device.type == "cpu" and can_pack(torch.float32) and has_vnni()
+def usual_precision(device: torch.device) -> str:
+    """The precision of decoding that "auto" means: bf16 if the device multiplies in it, or fp32."""
+    return "bf16" if has_bf16(device) else "fp32"
+
+
+def fastest_precision(device: torch.device) -> str:
+    """The fastest precision of decoding: int8 on an x86 processor with VNNI, else as "auto"."""
+    int8 = device.type == "cpu" and can_pack(torch.float32) and has_vnni()
+    return "int8" if int8 else usual_precision(device)
 
 
 def refuse_int8(device: torch.device) -> None:
