@@ -1,13 +1,15 @@
 """The kernels of a GPU, as Triton's interpreter computes them on a CPU.
 
 Triton comes with PyTorch for CUDA. Elsewhere `pip install triton` lets these tests run; on a GPU,
-benchmarks/gpu.py compares the compiled kernels with the definitions.
+benchmarks/gpu.py compares the compiled kernels with the definitions. Triton can compile for a GPU
+that is not there, so the code of each kernel is compiled here, too.
 """
 
 import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -111,13 +113,68 @@ for heads, d_k, d_v, dtype in ((2, 8, 8, torch.float32), (3, 24, 5, torch.bfloat
     assert torch.equal(both[0], right.keys)
     assert torch.equal(both[1], right.values)
 """
+COMPILED = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from regard.arithmetic.kernels import add_norm, attend, ranking, softmax_gradient, summary, write
+
+BASE = dict(heads=8, d_k=64, d_v=64, k_width=64, v_width=64)
+OF_BASE = dict(scale=0.125, of_head=64, of_query=1536, some=16, size=attend._SLOTS)
+
+
+def compile_for_a_gpu(kernel, types, **constants):
+    types = dict(types.items() | {name: "constexpr" for name in constants}.items())
+    source = ASTSource(
+        kernel,
+        {name: types[name] for name in kernel.arg_names},
+        {(kernel.arg_names.index(name),): value for name, value in constants.items()},
+    )
+    assert triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+
+
+for x in "*bf16", "*fp32":
+    lengths = dict.fromkeys(("queries", "count", "capacity"), "i32")
+    tensors = dict.fromkeys(("query", "keys", "values", "output"), x)
+    for each in (True, False):
+        types = lengths | tensors | {"allowed": "*i1"}
+        compile_for_a_gpu(attend._attend, types, each_query=each, **BASE, **OF_BASE)
+    compile_for_a_gpu(
+        write._write,
+        {"store": x, "new": x, "places": "*i64", "capacity": "i32"},
+        **dict(heads=8, count=4, width=64, of_sentence=6144, of_head=64, of_new=1536, size=512),
+    )
+    tensors = dict.fromkeys(("x", "y", "weight", "bias", "output"), x)
+    compile_for_a_gpu(add_norm._add_norm, tensors, width=512, epsilon=1e-6, size=512)
+    compile_for_a_gpu(
+        softmax_gradient._softmax_gradient,
+        {"logits": x, "labels": "*i64", "right": "*fp32", "log_p": "*fp32"},
+        **dict(vocabulary=37_000, confidence=0.9, size=softmax_gradient._LOGITS),
+    )
+    compile_for_a_gpu(
+        summary._summarize,
+        {"logits": x, "maxima": "*fp32", "totals": "*fp32"},
+        **dict(vocabulary=37_000, blocks=290, size=128, at_once=summary.TOKENS),
+    )
+compile_for_a_gpu(
+    ranking._rank, {"values": "*fp32", "places": "*i64", "number": "i32"}, count=8, size=2048
+)
+"""
+
+
+def run(code: str, **variables: str) -> None:
+    command = [sys.executable, "-W", "ignore::RuntimeWarning", "-c", code]
+    environment = os.environ | variables
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="no Triton here")
 @pytest.mark.parametrize("code", [SUMMARY, ATTEND, RANKING, SOFTMAX_GRADIENT, ADD_NORM, WRITE])
 def test_a_kernel_computes_the_definition(code: str) -> None:
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    code = f"import torch\ntorch.manual_seed(1)\n{code}"
-    command = [sys.executable, "-W", "ignore::RuntimeWarning", "-c", code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run(f"import torch\ntorch.manual_seed(1)\n{code}", TRITON_INTERPRET="1")
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="no Triton here")
+def test_kernels_can_be_compiled_for_a_gpu(tmp_path: Path) -> None:
+    run(COMPILED, TRITON_CACHE_DIR=str(tmp_path))

@@ -18,7 +18,7 @@ def attend_kernel(
     query: Float[Tensor, "rows heads queries d_k"],
     keys: Float[Tensor, "rows heads slots d_k"],
     values: Float[Tensor, "rows heads slots d_v"],
-    allowed: Bool[Tensor, "rows 1 #queries keys"],
+    allowed: Bool[Tensor, "#rows 1 #queries keys"],
 ) -> Float[Tensor, "rows heads queries d_v"]:
     """softmax(Q K^T / sqrt(d_k)) V; the output of a query that may not attend to any key is 0.
 
@@ -27,13 +27,16 @@ def attend_kernel(
     """
     (rows, heads, queries, d_k), d_v = query.shape, values.shape[3]
     output = query.new_empty(rows, queries, heads, d_v).transpose(1, 2)
-    query, keys, values = (x if x.stride(3) == 1 else x.contiguous() for x in (query, keys, values))
-    allowed = allowed.contiguous()
+    # In memory, the queries of all rows follow each other, with the same distance.
+    if query.stride(3) != 1 or query.stride(0) != queries * query.stride(2):
+        query = query.transpose(1, 2).contiguous().transpose(1, 2)
+    allowed = allowed.expand(rows, -1, -1, -1).contiguous()
     _attend[(rows, heads)](
         query, keys.contiguous(), values.contiguous(), allowed, output,
-        allowed.shape[3], keys.shape[2], heads, queries, d_k, d_v, d_k**-0.5,
-        *query.stride()[:3], allowed.shape[2] > 1,
-        _padded(queries), _padded(d_k), _padded(d_v), _SLOTS, num_warps=_WARPS, num_stages=_STAGES,
+        queries, allowed.shape[3], keys.shape[2], heads, d_k, d_v, d_k**-0.5,
+        query.stride(1), query.stride(2), allowed.shape[2] > 1,
+        _padded(queries), _padded(d_k), _padded(d_v), _SLOTS,
+        num_warps=_WARPS, num_stages=_STAGES,
     )  # fmt: skip
     return output
 
@@ -43,28 +46,28 @@ def _padded(size: int) -> int:
     return max(16, triton.next_power_of_2(size))
 
 
-# The number of keys changes from group to group of steps. Triton would compile the kernel anew for
-# some numbers of keys, which it cannot do while a CUDA graph is recorded.
+# The number of keys changes from group to group of steps, and that of queries in an encoder from
+# batch to batch. Triton would compile the kernel anew for some numbers, which takes time, and which
+# it cannot do while a CUDA graph is recorded.
 @triton.jit(  # type: ignore[untyped-decorator]
-    do_not_specialize=["count", "capacity"],
+    do_not_specialize=["queries", "count", "capacity"],
     do_not_specialize_on_alignment=["query", "allowed"],
 )
 def _attend(  # type: ignore[no-untyped-def]  # Triton knows no Python types
-    query, keys, values, allowed, output, count, capacity,
-    heads: tl.constexpr, queries: tl.constexpr, d_k: tl.constexpr, d_v: tl.constexpr,
-    scale: tl.constexpr, of_row: tl.constexpr, of_head: tl.constexpr, of_query: tl.constexpr,
-    each_query: tl.constexpr,
+    query, keys, values, allowed, output, queries, count, capacity,
+    heads: tl.constexpr, d_k: tl.constexpr, d_v: tl.constexpr, scale: tl.constexpr,
+    of_head: tl.constexpr, of_query: tl.constexpr, each_query: tl.constexpr,
     some: tl.constexpr, k_width: tl.constexpr, v_width: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
     """One program computes one head of one row, `size` keys at a time.
 
-    `count` is the number of keys and `capacity` that of slots; `of_row`, `of_head` and `of_query`
-    are the strides of `query`; `each_query` says whether each query has a mask of its own.
+    `count` is the number of keys and `capacity` that of slots; `of_head` and `of_query` are strides
+    of `query`; `each_query` says whether each query has a mask of its own.
     """
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     one, k_at, v_at = tl.arange(0, some), tl.arange(0, k_width), tl.arange(0, v_width)
     exists = one < queries
-    q_place = query + row * of_row + head * of_head + one[:, None] * of_query + k_at[None, :]
+    q_place = query + (row * queries + one)[:, None] * of_query + head * of_head + k_at[None, :]
     q = tl.load(q_place, mask=exists[:, None] & (k_at < d_k)[None, :], other=0.0)
     masks = allowed + (row * queries + one if each_query else row + 0 * one)[:, None] * count
     first_slot = (row * heads + head) * capacity
