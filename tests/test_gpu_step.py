@@ -217,6 +217,11 @@ def test_the_step_is_compiled_on_a_gpu_where_batches_have_one_shape(
         (STEP.but(arithmetic="plain"), GPU),
     ):
         assert type(chosen(recipe, device)[1]) is BySize
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    model, steps = chosen(STEP, GPU)
+    assert type(steps) is BySize
+    assert type(model.by) is Cuda  # FlexAttention is slow if it is not compiled
+    monkeypatch.delenv("TORCH_COMPILE_DISABLE")
     model, steps = chosen(STEP.but(row_length=1040), GPU)
     assert isinstance(steps, Compiled)
     assert steps._program is program

@@ -18,7 +18,7 @@ from regard.data.batches import Batch
 from regard.encoder_decoder import EncoderDecoder
 from regard.equations import Arithmetic
 from regard.errors import RegardError, TrainingError
-from regard.machine.compiled import compiled
+from regard.machine.compiled import compiled, is_turned_off
 from regard.machine.devices import is_out_of_memory
 from regard.machine.threads import side_by_side
 from regard.recipe import Recipe, TrainingRecipe
@@ -53,7 +53,7 @@ def steps_for(
     model.compute_by(chosen.whole)
     if isinstance(optimizer, ShardedAdam):
         return BySize(model, Sharded(model, smoothing, optimizer, loss), chosen, can_halve=False)
-    if chosen.compiled and recipe.data.layout == "packed":
+    if chosen.compiled and recipe.data.layout == "packed" and not is_turned_off():
         model.make_tables(recipe.data.row_length)  # before the program is traced
         return Compiled(model, smoothing, chosen.compiled(), warn, loss)
     return BySize(model, Whole(model, smoothing, loss), chosen, can_halve=True)

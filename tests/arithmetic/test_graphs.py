@@ -3,8 +3,11 @@
 Recording itself is a GPU's: here a twin makes the step instead of replaying it.
 """
 
+import itertools
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -122,6 +125,52 @@ def test_on_a_cpu_nothing_is_recorded() -> None:
     graphs = Cuda(learning=False).granule
     assert isinstance(graphs, RecordedSteps)
     assert search(toy, SENTENCES, limits, RECIPE, by=in_granules(graphs)) == right
+
+
+class Graph:
+    """Stands for a CUDA graph. As in PyTorch, a pool is refused once all its graphs are gone."""
+
+    used: ClassVar[Counter[int]] = Counter()
+    ended: ClassVar[set[int]] = set()
+
+    def capture_begin(self, pool: int, capture_error_mode: str) -> None:
+        assert pool not in self.ended
+        self.pool = pool
+        self.used[pool] += 1
+
+    def capture_end(self) -> None:
+        pass
+
+    def replay(self) -> None:
+        pass
+
+    def __del__(self) -> None:
+        self.used[self.pool] -= 1
+        if not self.used[self.pool]:
+            self.ended.add(self.pool)
+
+
+def test_after_a_first_recording_that_failed_others_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = itertools.count()
+    monkeypatch.setattr("torch.cuda.Stream", lambda priority: priority)
+    monkeypatch.setattr("torch.cuda.stream", lambda _: nullcontext())
+    monkeypatch.setattr("torch.cuda.graph_pool_handle", lambda: next(pools))
+    monkeypatch.setattr("torch.cuda.CUDAGraph", Graph)
+    steps, value = RecordedSteps(STEPS_UNSEEN), Held(torch.zeros(1), torch.zeros(1))
+
+    def refused(_: Held) -> Held:
+        raise torch.OutOfMemoryError("no room")
+
+    for _ in range(2):
+        with pytest.raises(torch.OutOfMemoryError):
+            steps.record(refused, value)
+    for _ in range(2):
+        steps.record(lambda held: Held(held.pair[0] + 1, held.pair[1]), value)
+    with pytest.raises(torch.OutOfMemoryError):
+        steps.record(refused, value)
+    steps.record(lambda held: Held(held.pair[0] + 1, held.pair[1]), value)
+    assert value.pair[0].item() == 3.0
+    assert next(pools) == 3  # one for each of the first two, and one for all later recordings
 
 
 class Held:

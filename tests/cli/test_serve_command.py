@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from cli.refusing import Child, refused, running
-from regard import precision
+from regard.arithmetic import choose
 
 LONG = ". ".join(["the dog sees the cat", "the bird likes the tree"] * 20)
 
@@ -158,6 +158,6 @@ def test_a_wrong_option_is_refused(made: Path, option: str) -> None:
 
 
 def test_an_engine_takes_no_precision_on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "has_bf16", lambda _: False)
+    monkeypatch.setattr(choose, "has_bf16", lambda _: False)
     said = refused("serve", "x=en-de", "--engine", "onnx", "--precision", "auto", "--port", 0)
     assert said == "--engine does not go with --precision auto: leave out one of the two"

@@ -1,5 +1,7 @@
 """The measured speed is that of products in fp32, and is measured once."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -34,3 +36,21 @@ def test_it_is_that_of_the_fastest_product(
 
 def test_this_processor_multiplies_at_a_credible_speed() -> None:
     assert 1e8 < single_precision_speed(torch.device("cpu")) < 1e14
+
+
+def test_with_little_memory_the_matrices_are_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    sides, ones = [], torch.ones
+
+    def little(*size: int, **options: Any) -> torch.Tensor:
+        sides.append(size[0])
+        if size[0] > 300:
+            raise torch.OutOfMemoryError("no room")
+        return ones(*size, **options)
+
+    monkeypatch.setattr("torch.ones", little)
+    single_precision_speed.cache_clear()
+    try:
+        assert 1e7 < single_precision_speed(torch.device("cpu")) < 1e14
+    finally:
+        single_precision_speed.cache_clear()
+    assert sides == [1024, 512, 256, 256]

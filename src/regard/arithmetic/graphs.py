@@ -100,6 +100,10 @@ class RecordedSteps(threading.local, Granule):
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 overwrite(step, value)
+            except BaseException:
+                if self._graph is None:
+                    self._stream = None  # PyTorch refuses a pool all of whose graphs are destroyed
+                raise
             finally:
                 graph.capture_end()
             self._graph = graph  # the last graph is destroyed here, under the lock

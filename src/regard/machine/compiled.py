@@ -6,6 +6,7 @@ shape, a program is compiled, which takes about a minute. On a CPU, compiling ta
 it saves.
 """
 
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
@@ -33,6 +34,11 @@ def compiled(
     warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\._inductor")
     options = _options(graphs) if backend == "inductor" else None
     return torch.compile(function, dynamic=False, fullgraph=True, backend=backend, options=options)
+
+
+def is_turned_off() -> bool:
+    """Whether TORCH_COMPILE_DISABLE=1 is set: `compiled` then returns functions unchanged."""
+    return os.environ.get("TORCH_COMPILE_DISABLE") == "1"
 
 
 def _options(graphs: bool) -> dict[str, Any]:

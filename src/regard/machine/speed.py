@@ -7,11 +7,12 @@ from functools import cache
 
 import torch
 
-from regard.machine.devices import wait_for
+from regard.machine.devices import free_memory, is_out_of_memory, wait_for
 from regard.machine.threads import computing_with
 
 SIZE = {"cpu": 1024, "cuda": 4096}
 """Rows, and columns, of the matrices that are multiplied."""
+LEAST_SIZE = 256
 PRODUCTS, LEAST_SECONDS = 5, 0.2
 """At least this many products are timed, and they take at least this many seconds together."""
 
@@ -22,9 +23,21 @@ def single_precision_speed(device: torch.device, threads: int = 0) -> float:
 
     A CPU computes with this many threads; 0 means the threads of this process. No number is rounded
     to a shorter format, such as TF32. The result is the speed of the fastest of several products,
-    so that other work of the machine lowers it little.
+    so that other work of the machine lowers it little. With too little memory, the matrices are
+    smaller.
     """
     size = SIZE.get(device.type, SIZE["cpu"])
+    while True:
+        try:
+            return _speed(device, size, threads)
+        except (MemoryError, RuntimeError) as error:
+            if size <= LEAST_SIZE or not is_out_of_memory(error):
+                raise
+        free_memory(device)
+        size //= 2
+
+
+def _speed(device: torch.device, size: int, threads: int) -> float:
     a, b = torch.ones(size, size, device=device), torch.ones(size, size, device=device)
     seconds: list[float] = []
     own = nullcontext() if threads == 0 else computing_with(threads)

@@ -47,8 +47,7 @@ def _padded(size: int) -> int:
 
 
 # The number of keys changes from group to group of steps, and that of queries in an encoder from
-# batch to batch. Triton would compile the kernel anew for some numbers, which takes time, and which
-# it cannot do while a CUDA graph is recorded.
+# batch to batch. Triton would compile the kernel anew for some numbers, which takes time.
 @triton.jit(  # type: ignore[untyped-decorator]
     do_not_specialize=["queries", "count", "capacity"],
     do_not_specialize_on_alignment=["query", "allowed"],

@@ -24,11 +24,9 @@ class Kernel:
 
     def __call__(self, *args: Any) -> Any:
         """The result of the kernel, or None if it cannot be used here."""
-        if self.run is None:
-            return None
         try:
             with LAUNCHING:
-                return self.run(*args)
+                return self.run(*args) if self.run else None
         except Exception as error:  # compiling may raise any exception
             if is_out_of_memory(error):
                 raise

@@ -29,8 +29,7 @@ def summary_kernel(
     return maxima, totals
 
 
-# All sizes are constants: Triton would compile the kernel anew for other divisors of a variable,
-# which it cannot do while a CUDA graph is recorded.
+# All sizes are constants: Triton would compile the kernel anew for other divisors of a variable.
 @triton.jit  # type: ignore[untyped-decorator]
 def _summarize(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     logits,
