@@ -110,6 +110,7 @@ def searching() -> dict[str, Any]:
         found[f"same, beam {beam}"] = alike(mine, right)
     mine, right = in_streams(placed, sources * 5, more), results["cpu", 4][::2] * 5
     found["same, in streams"] = alike(mine, right)
+    found["attended, bf16"] = attended()
     found["ranked, fp32"], found["ranked, bf16"] = map(ranked, (torch.float32, torch.bfloat16))
     if not SMOKE:
         kernels = cuda.ATTEND, cuda.WRITE, cuda.ADD_NORM, cuda.RANKING, cuda.SUMMARY
@@ -133,6 +134,20 @@ def in_streams(model: Transformer, sources: list[list[int]], more: int) -> list[
 
     decoding = Decoding(model, recipe, exact=False)
     return [best.tokens for best, *_ in decoding.hypotheses(sources, found, here=True)]
+
+
+def attended() -> float:
+    """The share of attention's outputs in bf16, for few queries, that are near the definition."""
+    query, keys, values = (
+        torch.randn(100, 8, n, 64, device=DEVICE, dtype=torch.bfloat16) for n in (4, 90, 90)
+    )
+    allowed = torch.rand(100, 1, 4, 80, device=DEVICE) < 0.5
+    by = Cuda(learning=False)
+    mine = by.attend(query, keys[:, :, :80], values[:, :, :80], by.mask(allowed)).double()
+    right = PLAIN.attend(
+        *(x.double()[:, :, :80] for x in (query, keys, values)), PLAIN.mask(allowed)
+    )
+    return float(((mine - right).abs() < 0.02).double().mean())
 
 
 def ranked(dtype: torch.dtype) -> float:

@@ -20,10 +20,12 @@ from regard.arithmetic.cuda import (
     ADD_NORM,
     ATTEND,
     RANKING,
+    SOFTMAX_GRADIENT,
     SUMMARY,
     WRITE,
     Cuda,
     adam_in_one_pass,
+    softmax_gradient_in_place,
 )
 from regard.arithmetic.kernels.kernel import Kernel
 from regard.arithmetic.plain import PLAIN
@@ -58,6 +60,33 @@ def test_the_right_entry_of_the_gradient_is_not_rounded_on_the_way() -> None:
     logits = torch.zeros(1, 2, dtype=torch.bfloat16)
     of_a_gpu().softmax_gradient(logits, torch.tensor([[0]]), 0.1)
     assert logits.double().tolist() == [[pytest.approx(0.5 - 0.9, rel=2**-9), 0.5]]
+
+
+def test_the_gradient_of_the_softmax_is_computed_by_its_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logits, labels = torch.randn(3, 5), torch.tensor([[4], [0], [2]])
+    right = logits.clone()
+    logit, log_p = of_a_gpu().softmax_gradient(right, labels, 0.1)
+
+    def kernel(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+        logits.copy_(right + smoothing)
+        return logit + 1, log_p + 2
+
+    monkeypatch.setattr(SOFTMAX_GRADIENT, "run", kernel)
+    found = of_a_gpu().softmax_gradient(logits, labels, 0.1)
+    assert torch.equal(logits, right + 0.1)
+    assert torch.equal(found[0], logit + 1)
+    assert torch.equal(found[1], log_p + 2)
+    columns = torch.randn(5, 3).t()  # the logits of a row are not side by side: PyTorch computes
+    found = of_a_gpu().softmax_gradient(columns, labels, 0.1)
+    assert not torch.equal(columns, right + 0.1)
+
+
+def test_the_gradient_of_the_softmax_is_an_operation_that_can_be_compiled() -> None:
+    torch.library.opcheck(
+        softmax_gradient_in_place, (torch.randn(3, 5), torch.tensor([[4], [0], [2]]), 0.1)
+    )
 
 
 def test_threads_do_not_change_each_others_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +220,7 @@ def test_a_search_by_kernels_finds_what_others_find(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_triton_there_are_no_kernels() -> None:
-    """A module that cannot be imported stands for Triton."""
+    """The missing module stands for one that cannot import Triton."""
     assert Kernel("unknown")(1) is None
 
 

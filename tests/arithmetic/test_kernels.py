@@ -38,18 +38,21 @@ for heads, queries, keys, slots, d_k, d_v, masks in (
     (2, 7, 2 * 64 + 1, 2 * 64 + 1, 16, 8, 7),
     (2, 16, 30, 33, 64, 64, 1),
 ):
-    # The queries are a part of a joined product, as in self-attention.
-    query = torch.randn(3, queries, heads, 2 * d_k)[..., :d_k].transpose(1, 2)
-    stored, values = torch.randn(3, heads, slots, d_k), torch.randn(3, heads, slots, d_v)
     allowed = torch.rand(3, 1, masks, keys) < 0.5
     allowed[0, :, 0] = False
     allowed[1, :, :, : keys - 1] = False
-    found = attend(query, stored, values, allowed)
+    # The queries are a part of a joined product, as in self-attention.
+    query = torch.randn(3, queries, heads, 2 * d_k)[..., :d_k].transpose(1, 2)
+    stored, values = torch.randn(3, heads, slots, d_k), torch.randn(3, heads, slots, d_v)
+    found = attend(query, stored, values, allowed)  # the interpreter cannot multiply in bf16
     right, _ = attention(query, stored[:, :, :keys], values[:, :, :keys], allowed)
     torch.testing.assert_close(found, right, rtol=0, atol=2e-6)
     assert not found[0, :, 0].any()
+    assert torch.equal(attend(query, stored, values, allowed[2:])[2], found[2])  # one mask for all
     query[2] = torch.nan
     assert attend(query, stored, values, torch.ones_like(allowed))[2].isnan().all()
+    assert not attend(query, stored, values, allowed[..., :0]).any()  # no keys
+    assert attend(query[:0], stored[:0], values[:0], allowed[:0]).shape == (0, heads, queries, d_v)
 """
 RANKING = """
 from regard.arithmetic.kernels.ranking import ranking_kernel as mine
@@ -71,7 +74,7 @@ from regard.arithmetic.kernels.softmax_gradient import softmax_gradient_kernel
 
 for vocabulary in (37, 8192, 9000):
     for dtype, error in ((torch.float32, 1e-6), (torch.bfloat16, 2**-7)):
-        logits = torch.randn(7, vocabulary).mul_(3).to(dtype)
+        logits = torch.randn(7, vocabulary + 3).mul_(3).to(dtype)[:, :vocabulary]
         labels = torch.randint(0, vocabulary, (7, 1))
         p = logits.double().softmax(1)
         logit, log_p = logits.gather(1, labels).float(), p.gather(1, labels).log().float()
@@ -149,7 +152,7 @@ for x in "*bf16", "*fp32":
     compile_for_a_gpu(
         softmax_gradient._softmax_gradient,
         {"logits": x, "labels": "*i64", "right": "*fp32", "log_p": "*fp32"},
-        **dict(vocabulary=37_000, confidence=0.9, size=softmax_gradient._LOGITS),
+        **dict(vocabulary=37_000, of_row=37_000, confidence=0.9, size=softmax_gradient._LOGITS),
     )
     compile_for_a_gpu(
         summary._summarize,

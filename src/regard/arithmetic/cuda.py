@@ -33,8 +33,8 @@ CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
 """Attention kernels for steps in which all batches have one shape: cuDNN's is preferred."""
 STEPS_UNSEEN = 32
 """In a search, the host looks at the results only once in this number of steps. After each look,
-the host prepares the next steps, which takes longer than some steps. A sentence that has ended may
-take part in up to 31 more steps, which add nothing to it."""
+the host prepares the next steps, which takes as long as several steps. A sentence that has ended
+may take part in up to 31 more steps, which add nothing to it."""
 STREAMS = 2 if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 11) else 1
 """This many batches are decoded at the same time: the GPU computes one while the host records the
 next step of the other. Before 2.11, one batch at a time: such a PyTorch may crash if two threads
@@ -43,7 +43,9 @@ LARGE_BATCH = 65_536
 """The most source tokens in a batch of decoding, however much memory the GPU has."""
 TOKEN_BYTES = 460_000
 """The memory that decoding takes for each source token of a batch: the keys, values and logits of
-the big model in fp32, with a beam of 4 (calculated). The base model in bf16 took a third of it."""
+the big model in fp32, with a beam of 4 and sentences of 14 tokens or more (calculated). The base
+model in bf16 took a third of it. Short sentences need more for each token: a batch of them that
+does not fit is decoded in halves."""
 MUCH_MEMORY = 40 * 10**9
 """A GPU with at least this many bytes of memory computes the loss in chunks of `LARGE_CHUNK`
 tokens."""
@@ -57,7 +59,7 @@ SOFTMAX_GRADIENT = Kernel("softmax_gradient")
 """A kernel of the loss. Where it cannot be used, PyTorch's operations compute the same."""
 MOST_QUERIES = 16
 """The kernel `ATTEND` computes at most this many queries for each row and head."""
-MOST_WIDTH = 256
+MOST_WIDTH = 128
 """The kernel `ATTEND` computes heads of at most this width."""
 MOST_VALUES = 8192
 """The kernel `RANKING` ranks at most this many values of each sentence."""
@@ -76,6 +78,7 @@ class CudaMask(Mask):
     def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
         super().__init__(allowed)
         self._reachable: Tensor | None = None
+        self._open: Tensor | None = None
         self._bias: Tensor | None = None
 
     @property
@@ -88,7 +91,9 @@ class CudaMask(Mask):
     @property
     def open(self) -> Bool[Tensor, "#rows 1 #queries keys"]:
         """`allowed`, except that a query without keys may attend to every key."""
-        return self.allowed | ~self.reachable
+        if self._open is None:
+            self._open = self.allowed | ~self.reachable
+        return self._open
 
     def bias(self, dtype: torch.dtype) -> Float[Tensor, "#rows 1 #queries keys"]:
         """The bias of the scores: 0 where `open` is True, else -inf.
@@ -255,9 +260,10 @@ def softmax_gradient_in_place(
     logits: Tensor, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """`Cuda.softmax_gradient`, as one operation that a compiler does not look into."""
-    found: tuple[Tensor, Tensor] | None = SOFTMAX_GRADIENT(logits, labels, smoothing)
+    found = SOFTMAX_GRADIENT(logits, labels, smoothing) if logits.stride(1) == 1 else None
     if found is not None:
-        return found
+        right, log_p = found
+        return right, log_p
     right = logits.gather(1, labels).float()
     p = torch.softmax(logits, 1, out=logits)
     chosen = p.gather(1, labels).float()

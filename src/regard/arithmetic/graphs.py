@@ -102,7 +102,7 @@ class RecordedSteps(threading.local, Granule):
                 overwrite(step, value)
             except BaseException:
                 if self._graph is None:
-                    self._stream = None  # PyTorch refuses a pool all of whose graphs are destroyed
+                    self._stream = None  # PyTorch refuses a pool whose last graph is destroyed
                 raise
             finally:
                 graph.capture_end()

@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 _SLOTS, _WARPS, _STAGES = 16, 1, 3
-"""A program computes `_SLOTS` keys together. Of 12 combinations, these numbers were fastest on an
-H200, for each of four shapes."""
+"""A program computes `_SLOTS` keys together. These numbers were the fastest of 12 combinations on
+an H200, for each of four shapes."""
 
 
 def attend_kernel(

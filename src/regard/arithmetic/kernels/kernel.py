@@ -1,4 +1,4 @@
-"""The use of a kernel of this package, where it can be compiled."""
+"""`Kernel` launches a kernel of this package where Triton can compile it."""
 
 import threading
 from collections.abc import Callable
