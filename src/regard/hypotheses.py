@@ -170,7 +170,7 @@ def choose_best(
     max_lengths: Int[Tensor, " sentences"],
     length: Int[Tensor, " one"],
     rules: Choosing,
-    rank: Rank = ranking,
+    rank: Rank,
 ) -> Chosen:
     """Choose the candidates that stay alive, and the best of all hypotheses that have finished.
 

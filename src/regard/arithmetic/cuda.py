@@ -1,4 +1,4 @@
-"""Computing on a GPU: PyTorch's fused attention, the loss in large chunks, and Adam in one pass.
+"""Computing on a GPU: fused attention, the loss in large chunks, Adam in one pass, and `kernels`.
 
 No function here waits for the GPU: none reads a number from it or copies a number to it.
 """
@@ -21,7 +21,6 @@ from regard.arithmetic.products import CublasProducts, Products
 from regard.arithmetic.ranking import BLOCK, Summary
 from regard.cache import Cache
 from regard.equations import Adam, Learned, Mask
-from regard.hypotheses import Choosing, Chosen, Hypotheses, choose_best
 from regard.machine.compiled import compiled
 from regard.machine.devices import is_out_of_memory
 from regard.machine.streams import Streams
@@ -189,17 +188,6 @@ class Cuda(Fused):
         """The indices of the largest values, by one kernel."""
         found = RANKING(values, count) if values.shape[1] <= MOST_VALUES else None
         return super().rank(values, count) if found is None else found
-
-    def choose(
-        self,
-        candidates: Hypotheses,
-        finished: Hypotheses,
-        max_lengths: Tensor,
-        length: Tensor,
-        rules: Choosing,
-    ) -> Chosen:
-        """The hypotheses after a step, ranked by one kernel."""
-        return choose_best(candidates, finished, max_lengths, length, rules, self.rank)
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
         """Adam as one compiled pass; PyTorch's fused Adam in fp32, and if compiling fails."""

@@ -10,7 +10,6 @@ from regard.arithmetic.plain import Plain, torch_adam
 from regard.arithmetic.products import Products
 from regard.arithmetic.ranking import Summary, most_likely_by_blocks, summary
 from regard.equations import Adam, Learned, Ranking
-from regard.hypotheses import ranking
 
 
 class Fused(Plain):
@@ -60,10 +59,6 @@ class Fused(Plain):
     def summarize(self, logits: Tensor) -> Summary:
         """The maxima of blocks of the vocabulary, and each row's log-sum-exp."""
         return summary(logits, self.logits_at_once)
-
-    def rank(self, values: Tensor, count: int) -> Tensor:
-        """The indices of the `count` largest values of each sentence, as `ranking` gives them."""
-        return ranking(values, count)
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
         """PyTorch's fused Adam, in one pass over the weights."""

@@ -8,7 +8,7 @@ from torch.optim.adam import adam
 from regard.attention import attention, causal_mask, segment_mask
 from regard.cache import Cache
 from regard.equations import Adam, Arithmetic, Learned, Mask, Ranking
-from regard.hypotheses import Choosing, Chosen, Hypotheses, choose_best, most_likely
+from regard.hypotheses import Choosing, Chosen, Hypotheses, choose_best, most_likely, ranking
 from regard.loss import consistency_loss, smoothed_loss
 from regard.recurrence import first_state, lstm_cell
 
@@ -101,7 +101,11 @@ class Plain(Arithmetic):
         rules: Choosing,
     ) -> Chosen:
         """The hypotheses after a step, by `regard.hypotheses.choose_best`."""
-        return choose_best(candidates, finished, max_lengths, length, rules)
+        return choose_best(candidates, finished, max_lengths, length, rules, self.rank)
+
+    def rank(self, values: Tensor, count: int) -> Tensor:
+        """The indices of the `count` largest values of each sentence, as `ranking` gives them."""
+        return ranking(values, count)
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
         """PyTorch's Adam, one operation after another."""
