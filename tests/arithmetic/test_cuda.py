@@ -224,6 +224,25 @@ def test_without_triton_there_are_no_kernels() -> None:
     assert Kernel("unknown")(1) is None
 
 
+def test_a_kernel_that_fails_is_not_tried_again_and_the_first_failure_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = []
+
+    def fail(*_: object) -> None:
+        tried.append(1)
+        raise RuntimeError("no C compiler\nmore lines")
+
+    monkeypatch.setattr(Kernel, "_warned", False)
+    first, second = Kernel("attend"), Kernel("write")
+    first.run = second.run = fail
+    assert [first(1), first(1), second(1)] == [None, None, None]
+    assert len(tried) == 2
+    assert [record.getMessage() for record in caplog.records] == [
+        "the GPU is slower: it cannot use the kernel attend: no C compiler"
+    ]
+
+
 def logits_and_live() -> tuple[Tensor, Tensor]:
     torch.manual_seed(1)
     logits = torch.randn(6, 700).mul_(3).to(torch.bfloat16)

@@ -1,5 +1,6 @@
 """`Kernel` launches a kernel of this package where Triton can compile it."""
 
+import logging
 import threading
 from collections.abc import Callable
 from functools import cached_property
@@ -8,6 +9,7 @@ from typing import Any
 
 from regard.machine.devices import is_out_of_memory
 
+_log = logging.getLogger("regard.kernels")
 LAUNCHING = threading.Lock()
 """A thread holds this lock while it launches a kernel for which PyTorch or Triton has settings that
 all threads share, and while Triton compiles a kernel."""
@@ -16,8 +18,12 @@ all threads share, and while Triton compiles a kernel."""
 class Kernel:
     """A kernel of this package. It is used until it fails once, for example for lack of a compiler.
 
-    The kernel `name` is launched by the function `name`_kernel of the module `name`.
+    The kernel `name` is launched by the function `name`_kernel of the module `name`. The first
+    failure of any kernel is logged as a warning.
     """
+
+    _warned = False
+    """Whether a failure was logged. Other kernels often fail for the same reason."""
 
     def __init__(self, name: str):
         self._name = name
@@ -31,6 +37,7 @@ class Kernel:
             if is_out_of_memory(error):
                 raise
             self.run = None
+            self._warn(error)
         return None
 
     @cached_property
@@ -42,3 +49,11 @@ class Kernel:
             return None
         launch: Callable[..., Any] = getattr(module, f"{self._name}_kernel")
         return launch
+
+    def _warn(self, error: Exception) -> None:
+        if not Kernel._warned:
+            Kernel._warned = True
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            _log.warning(
+                "the GPU is slower: it cannot use the kernel %s: %.200s", self._name, reason
+            )
