@@ -75,11 +75,11 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
 
 def _three(start: Start, its: _Places, translate: Translate) -> Iterator[Start]:
     own, first = begun(start.out), begun(its.forward)
+    if own is not None and not its.back.exists():  # the model itself begins last
+        raise RegardError(
+            f"{start.out}: was begun without --diversify: choose another --out, or leave it out"
+        )
     if first is None:
-        if own is not None:
-            raise RegardError(
-                f"{start.out}: was begun without --diversify: choose another --out, or leave it out"
-            )
         refuse_filled(its.text)
         whole = start.minutes or (0.0 if start.recipe else MINUTES)
         share = whole * SHARE_OF_EACH
@@ -89,6 +89,7 @@ def _three(start: Start, its: _Places, translate: Translate) -> Iterator[Start]:
         whole = start.minutes or (0.0 if own else share / SHARE_OF_EACH)
     if not its.trained.exists():
         yield replace(start, out=its.forward, minutes=share or None)
+        start.files.refuse_other_than(its.forward / "data", start.out)  # it may have changed since
         _keep_text(start.files, its)
         yield _reverse(start, its, share)
         write_file(its.trained, "")

@@ -17,10 +17,13 @@ def members(start: Start, count: int) -> Iterator[Start]:
     equally; if `start` has no time, and the first run chooses its recipe for the text, they share
     MINUTES. The other runs use the data, the tokenizer and the recipe of the first run, so the
     first run must have begun before another run begins. Raises RecipeError if `start` assigns a
-    seed.
+    seed or a limit of minutes.
     """
     if "training.seed" in map(assigned_field, start.assignments):
         raise RecipeError("--seeds counts the seeds from 1: leave out --set training.seed")
+    its_own = [one for one in start.assignments if assigned_field(one) == "training.minutes"]
+    if Recipe().set(*its_own).training.minutes:  # 0 means no limit
+        raise RecipeError("--seeds divides the time: give --time, not --set training.minutes")
     first = start.out / "seed-1"
     chooses = replace(start, out=first).chooses_for_text
     timed = start.minutes or (MINUTES if chooses else None)

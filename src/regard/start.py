@@ -84,7 +84,7 @@ from regard.inputs import NO_FILES, TrainingFiles, described
 from regard.machine.devices import choose_device
 from regard.presets import SMALL_PARSE, recipe_named
 from regard.recipe import Recipe, assigned_field, changes
-from regard.run.beginning import begun
+from regard.run.beginning import alone_in, begun
 from regard.run.finetuning import keep_origin, refuse_other_origin, refuse_other_shape
 from regard.run.model_directory import Model, open_model
 from regard.score.bleu import refuse_missing
@@ -158,7 +158,8 @@ def begin(
         tokenizer = start.tokenizer
         if tokenizer is None and start.start_from is not None:
             tokenizer = start.start_from / "tokenizer.json"
-        start.files.prepare(data, recipe, tokenizer=tokenizer, progress=progress)
+        with alone_in(start.out):
+            start.files.prepare(data, recipe, tokenizer=tokenizer, progress=progress)
     return recipe, data
 
 

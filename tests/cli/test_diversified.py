@@ -144,6 +144,24 @@ def test_nothing_is_learned_that_is_validated(files: TrainingFiles, tmp_path: Pa
     assert lines(out / "text/backward.txt") == ["target held-out", "target two"]
 
 
+def test_a_text_that_changes_meanwhile_is_refused(files: TrainingFiles, tmp_path: Path) -> None:
+    runs = diversified(Start(tmp_path / "x", files), echoed)
+    begun(next(runs))
+    files.source[0].write_text("one more\n" * 5)
+    with pytest.raises(RegardError, match="begun with another --source"):
+        next(runs)
+
+
+def test_a_run_that_another_command_began_is_refused_at_once(
+    files: TrainingFiles, tmp_path: Path
+) -> None:
+    start = Start(tmp_path / "x", files)
+    begun(next(diversified(start, echoed)))
+    begun(start)
+    with pytest.raises(RegardError, match="begun without --diversify"):
+        next(diversified(start, echoed))
+
+
 def test_one_process_works_at_a_time(files: TrainingFiles, tmp_path: Path) -> None:
     start = Start(tmp_path / "x", files)
     working = diversified(start, echoed)

@@ -83,3 +83,15 @@ def test_members_have_no_seed_in_common(world: World) -> None:
     start = Start(world.folder / "x", assignments=["training.seed = 7"])
     with pytest.raises(RecipeError, match="--seeds counts the seeds from 1"):
         list(members(start, 2))
+
+
+@pytest.mark.parametrize(("minutes", "is_refused"), [("9", True), ("0", False)])
+def test_members_divide_only_a_time_that_is_given_as_such(
+    world: World, minutes: str, is_refused: bool
+) -> None:
+    start = Start(world.folder / "x", assignments=[f"training.minutes={minutes}"])
+    if is_refused:
+        with pytest.raises(RecipeError, match="--seeds divides the time: give --time"):
+            next(members(start, 2))
+    else:
+        assert next(members(start, 2)).minutes is None

@@ -80,13 +80,14 @@ def test_a_write_error_becomes_one_sentence_and_other_errors_stay(tmp_path: Path
 
 
 def test_only_temporary_names_are_removed(tmp_path: Path) -> None:
-    for name in (".a.7.tmp", ".lock", "b.tmp", ".c.1f.partial", ".c.1f.earlier"):
+    others = [".lock", ".mine.tmp", ".out.12345678.earlier", ".out.12345678.partial", "b.tmp"]
+    for name in (".a.7.tmp", ".sealed.tmp", ".verify.x1.tmp", *others):
         (tmp_path / name).mkdir()
         (tmp_path / name / "inside").touch()
     (tmp_path / ".file.7.tmp").touch()
     remove_leftovers(tmp_path)
     remove_leftovers(tmp_path / "missing")
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".lock", "b.tmp"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == others
 
 
 def test_the_instants_of_these_tests_are_counted(tmp_path: Path) -> None:

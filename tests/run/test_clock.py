@@ -163,7 +163,7 @@ def test_a_model_is_there_until_more_time_has_made_another(tmp_path: Path, data:
     weights = (run / "model.safetensors").read_bytes()
     interrupt = Interrupt()
     interrupt.signum = signal.SIGINT
-    longer = recipe.but(steps=8, minutes=30.0)
+    longer = recipe.but(steps=8, minutes=30.0, beam=2)  # a recipe does not know a tuned beam
     with pytest.raises(Interrupted):
         trained(run, data, longer, interrupt=interrupt, accept_changes=True)
     model = open_model(run)

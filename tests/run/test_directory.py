@@ -14,6 +14,7 @@ import torch
 from cli.spoiling import reseal
 from regard.cost import flop_of_tokens
 from regard.data.pairs import Pairs
+from regard.data.prepare import prepare_text
 from regard.errors import DataError, ModelError, RecipeError, RegardError, TrainingError
 from regard.files.tensors import read_tensors
 from regard.run.averaging import average_run, average_weights
@@ -270,6 +271,32 @@ def test_validations_by_another_measure_are_compared_with_later_ones_only(
     assert best_of("bleu") == (70.0, 6, 0)
 
 
+@pytest.mark.parametrize(("changed", "seeds"), [("data", (2, 1)), ("validation set", (1, 2))])
+def test_validations_of_other_data_are_not_compared(
+    tmp_path: Path, data: Path, changed: str, seeds: tuple[int, int]
+) -> None:
+    """Losses on an easier validation set would let no later checkpoint into the model."""
+
+    def prepared_by(*seeds: int) -> Path:
+        paths = [tmp_path / f"{part}-{seed}.txt" for part, seed in enumerate(seeds)]
+        for path, seed in zip(paths, seeds, strict=True):
+            path.write_text("".join(f"{line}\n" for line in strings(40, seed)))
+        train, valid = ([path] for path in paths)
+        out, learned = tmp_path / f"data-{seeds}", data / "tokenizer.json"
+        prepare_text(
+            train, train, out, SHORT, valid_sources=valid, valid_targets=valid, tokenizer=learned
+        )
+        return out
+
+    run, recipe = tmp_path / "run", SHORT.but(validate_every=2, best="loss", average=2)
+    trained(run, prepared_by(1, 1), recipe, lambda _: {"loss": 1.0})
+    other, longer = prepared_by(*seeds), recipe.but(steps=12)
+    with pytest.raises(ModelError, match=f"the {changed} changed since this run began"):
+        trained(run, other, recipe)
+    trained(run, other, longer, lambda _: {"loss": 3.0}, accept_changes=True)
+    assert open_model(run).manifest["averaged"] == [8, 10]
+
+
 def test_changes_that_do_not_fit_after_all_leave_everything(copy: Path, data: Path) -> None:
     before = content(copy)
     with pytest.raises(ModelError, match="does not fit this recipe"):
@@ -329,12 +356,7 @@ def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path, data: Pat
 
 def test_what_killed_processes_left_is_cleared_away(copy: Path, data: Path) -> None:
     expected = set(content(copy))
-    for left in (
-        ".model.tmp",
-        "..model.tmp.7.tmp",
-        ".data.1f2e.partial",
-        "checkpoints/.step-8.7.tmp",
-    ):
+    for left in (".sealed.tmp", "..model.tmp.7.tmp", "checkpoints/.step-8.7.tmp"):
         (copy / left).mkdir()
         (copy / left / "weights.safetensors").touch()
     (copy / ".journal.jsonl.7.tmp").touch()

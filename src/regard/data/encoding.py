@@ -55,6 +55,8 @@ class Encoded(NamedTuple):
     source: EncodedSentences
     target: EncodedSentences
     fates: Counter[Verdict]
+    times: int = 1
+    """How often the pairs are written."""
 
 
 class EncodeAll:
@@ -102,7 +104,7 @@ class EncodeForTraining:
         fates.update(verdict for verdict, _ in weighed)
         kept = [ids for verdict, ids in weighed if verdict is Verdict.KEPT]
         times = self._mix[block.file] if self._mix else 1
-        return _end_to_end(kept * times, fates, self._tokenizer)
+        return _end_to_end(kept, fates, self._tokenizer)._replace(times=times)
 
     def _judged(self, block: AlignedBlock) -> list[tuple[Verdict, TextPair]]:
         """Judge each pair by its text, before it is encoded."""
@@ -143,8 +145,9 @@ def encode(
         closing(SideWriter(stem.with_name(f"{stem.name}.target"), vocabularies[1])) as targets,
     ):
         for block in text.each("encode", job, workers):
-            sources.append(block.source)
-            targets.append(block.target)
+            for _ in range(block.times):
+                sources.append(block.source)
+                targets.append(block.target)
             fates.update(block.fates)
     return SplitCounts.of(fates, sources, targets)
 

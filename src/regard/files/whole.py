@@ -6,6 +6,7 @@ kill or a power cut, the old files are there, and `remove_leftovers` removes the
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,8 +15,8 @@ from typing import BinaryIO
 
 from regard.errors import DataError, RegardError
 
-LEFTOVERS = (".tmp", ".partial", ".earlier")
-"""Endings of the temporary names in this module and in `replacing`; the names begin with a dot."""
+LEFTOVERS = re.compile(r"\..+\.[0-9]+\.tmp|\.sealed\.tmp|\.verify\..+\.tmp")
+"""The temporary names that this package gives to files in the directory of a run."""
 
 
 @contextmanager
@@ -163,8 +164,8 @@ def remove_directory(path: Path) -> None:
 def remove_leftovers(directory: Path) -> None:
     """Remove the temporary files of killed writers; call it while no other process writes there."""
     with refusing_write_errors(directory):
-        for path in directory.glob(".*"):
-            if path.suffix in LEFTOVERS:
+        for path in directory.glob(".*.tmp"):
+            if LEFTOVERS.fullmatch(path.name):
                 is_folder = path.is_dir() and not path.is_symlink()
                 shutil.rmtree(path) if is_folder else path.unlink()
 

@@ -1,13 +1,15 @@
 """Keep the recipe and the tokenizer that a run directory was begun with; refuse changed ones."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from regard.amounts import SECONDS, amount
 from regard.data.pairs import is_prepared
 from regard.errors import ModelError, RecipeError, RegardError, TrainingError
+from regard.files.locks import locked
 from regard.files.manifest import MANIFEST, replace_file
-from regard.files.whole import refusing_write_errors, write_file
+from regard.files.whole import parents_made, refusing_write_errors, write_file
 from regard.recipe import Change, Recipe, changes
 from regard.text.opening import tokenizer_files
 
@@ -23,6 +25,30 @@ def begun(directory: Path) -> Recipe | None:
         raise RegardError(f"{directory}: is prepared data: name another directory for the run")
     path = directory / "recipe.toml"
     return Recipe.read(path) if path.exists() else None
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Hold the lock of a run while its data is prepared.
+
+    Raises RegardError, before the block runs, if another process trains or prepares in `directory`,
+    or has begun to train there since this process looked. If the block raises an exception, a
+    directory that was made for the lock is removed.
+    """
+    lock, is_new = directory / ".lock", not directory.exists()
+    with ExitStack() as undone_after_errors:
+        with refusing_write_errors(directory):
+            undone_after_errors.enter_context(parents_made(lock))
+        with locked(lock, wait=False) as is_alone:
+            has_begun = begun(directory) is not None and is_prepared(directory / "data")
+            if has_begun or not is_alone:
+                raise RegardError(
+                    f"{directory}: another process is at work here: wait for it, or choose another "
+                    "--out"
+                )
+            if is_new:
+                undone_after_errors.push(lambda error, *_: lock.unlink() if error else None)
+            yield
 
 
 def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
@@ -102,9 +128,12 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
 
 
 def _differ_in_length(before: Recipe, recipe: Recipe) -> bool:
-    """Whether two recipes are equal, apart from `training.minutes` and `training.steps`."""
+    """Whether two recipes are equal, apart from `training.minutes`, `training.steps` and [search].
+
+    Tuning changes [search] at the end of a run, and a recipe that is given again does not know it.
+    """
     length = {"minutes": recipe.training.minutes, "steps": recipe.training.steps}
-    return before.merged({"training": length}) == recipe
+    return before.merged({"training": length, "search": dict(recipe.search)}) == recipe
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -116,8 +145,8 @@ def _replace(path: Path, content: bytes) -> None:
 def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: bool) -> None:
     """Raise ModelError if the tokenizer or the data has changed since the checkpoint was saved.
 
-    `changed` names what has changed: "tokenizer", "data", both or nothing. With `knowingly`, the
-    data may have changed, but not the tokenizer.
+    `changed` names what has changed: "tokenizer", "data", "validation". With `knowingly`, the
+    data and the validation set may have changed, but not the tokenizer.
     """
     if "tokenizer" in changed:  # the weights were learned for the old tokenizer's pieces
         raise ModelError(
@@ -125,7 +154,8 @@ def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: boo
             "text was prepared: put the old tokenizer back, or choose another --out"
         )
     if changed and not knowingly:
+        what = "data" if "data" in changed else "validation set"
         raise ModelError(
-            f"{checkpoint}: the data changed since this run began: put the old data back, choose "
-            "another --out, or continue knowingly with --accept-changes"
+            f"{checkpoint}: the {what} changed since this run began: put the old {what} back, "
+            "choose another --out, or continue knowingly with --accept-changes"
         )

@@ -115,7 +115,8 @@ class Resumption:
 
     def _restored(self, checkpoint: Checkpoint, optimizer: Optimizer) -> Restored:
         setup, about = self._setup, checkpoint.manifest
-        changed = [what for what, mine in setup.fingerprints.items() if about[what] != mine]
+        own = setup.fingerprints  # checkpoints of older versions have no "validation"
+        changed = [what for what, mine in own.items() if about.get(what, mine) != mine]
         refuse_changed(changed, checkpoint.path, knowingly=self._accept_changes)
         if changed:
             self._warn(f"{checkpoint.path}: the data changed since this run began")
@@ -126,7 +127,7 @@ class Resumption:
             state = TrainingState.restored(about["state"])
             # Checkpoints of older versions have no "judged_by".
             judge = about.get("judged_by", judged_by(earlier.training.best))
-            if judge != judged_by(setup.recipe.training.best):
+            if changed or judge != judged_by(setup.recipe.training.best):
                 state.forget_best()
             restored = state, about["batches"], randoms
         except (KeyError, TypeError, RuntimeError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -74,10 +74,14 @@ class Setup:
         """How many shards each weight has; 1 if each process has the whole model."""
         return self.processes.count if self.shard else 1
 
-    @property
+    @cached_property
     def fingerprints(self) -> dict[str, str]:
         """Checksums of the data and the tokenizer, which shall not change while the run lasts."""
-        return {"data": self.pairs.fingerprint, "tokenizer": self.tokenizer.fingerprint}
+        return {
+            "data": self.pairs.fingerprint,
+            "validation": Pairs.open(self.data, "valid").fingerprint,
+            "tokenizer": self.tokenizer.fingerprint,
+        }
 
     def refuse_differences(self) -> None:
         """Raise TrainingError if the processes of the run have different setups."""
