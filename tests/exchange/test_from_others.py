@@ -324,15 +324,30 @@ def test_files_of_one_name_have_a_checksum_each(tmp_path: Path) -> None:
 
 def test_a_yaml_vocabulary_is_read_line_by_line(tmp_path: Path) -> None:
     text = '</s>: 0\n<unk>: 1\n"\\"": 2\n\'it\'\'s\': 3\n"\\x41": 4\n? long\n: 5\na:b: 6\n'
-    text += '"\\u2581x": 7\n'
+    text += '"\\u2581x": 7\n"\\_": 8\n_: 9\n"\\L\\P\\N\\a\\/": 10\n'
     (tmp_path / "v.yml").write_text(text)
     known = read_vocabulary_of(tmp_path / "v.yml")
-    assert list(known) == ["</s>", "<unk>", '"', "it's", "A", "long", "a:b", "▁x"]
-    assert list(known.values()) == list(range(8))
+    assert list(known) == ["</s>", "<unk>", '"', "it's", "A", "long", "a:b", "▁x", "\xa0", "_",
+                           "\u2028\u2029\x85\a/"]  # fmt: skip
+    assert list(known.values()) == list(range(11))
 
 
 @pytest.mark.parametrize(
-    "text", ["a: 1\nb: 1\n", "a: 1\na: 2\n", "a\n", "a: x\n", "", "a: -1\n", f"a: {'9' * 5000}\n"]
+    "text",
+    [
+        "a: 1\nb: 1\n",
+        "a: 1\na: 2\n",
+        "a\n",
+        "a: x\n",
+        "",
+        "a: -1\n",
+        f"a: {'9' * 5000}\n",
+        '"\\q": 0\n',
+        '"\\x4": 0\n',
+        '"\\xyz": 0\n',
+        '"\\UFFFFFFFF": 0\n',
+        '"a\\": 0\n',
+    ],
 )
 def test_a_damaged_yaml_vocabulary_is_refused(tmp_path: Path, spm: list[str], text: str) -> None:
     (tmp_path / "v.yml").write_text(text)

@@ -24,6 +24,7 @@ from regard.translation import PartialListener, Translation, Translator, load
 class Shouting(Translator):
     """A fake translator that writes in capitals; the k-th best ends in k exclamation marks.
 
+    If the word "twice" is in the sentence, each translation is there twice.
     It works only while `gate` is set, and records its input in `asked`. The texts in `said` are
     first reported as unfinished translations of the first sentence.
     """
@@ -53,7 +54,8 @@ class Shouting(Translator):
         for sentence in self.asked[-1]:
             if sentence == "explode":
                 raise RuntimeError("explode is a secret")
-            yield [Translation(sentence.upper() + "!" * k, -float(k)) for k in range(n_best)]
+            marks = ["!" * (k // 2 if "twice" in sentence else k) for k in range(n_best)]
+            yield [Translation(sentence.upper() + m, -float(k)) for k, m in enumerate(marks)]
 
 
 @pytest.fixture

@@ -133,6 +133,8 @@ def test_alternatives_are_other_versions_of_the_whole_text_up_to_the_beam(
     assert len(answer.json()["alternatives"]) == 3
     answer = client.post("/translate", json=ASKED | {"q": ["a", "b"], "alternatives": 1})
     assert answer.json()["alternatives"] == [["A!"], ["B!"]]
+    answer = client.post("/translate", json=ASKED | {"q": "twice.", "alternatives": 3})
+    assert answer.json()["alternatives"] == ["TWICE.!"]
 
 
 def test_html_keeps_its_tags_and_text_that_looks_like_it_is_only_text(client: TestClient) -> None:

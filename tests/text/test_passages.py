@@ -69,6 +69,14 @@ def test_korean_quotations_belong_to_the_sentence_around_them() -> None:
     assert read_text(text, "ko").sentences == (
         "그는 “왜?”라고 물었다.", "나는 '응.'이라고 했다.", "“왜?”", "나는 갔다.",
     )  # fmt: skip
+    assert read_text("“왜?” 라고 물었다.", "ko").sentences == ("“왜?” 라고 물었다.",)
+
+
+def test_japanese_quotations_belong_to_the_sentence_around_them() -> None:
+    text = "彼は「行くよ。」と言った。「本当？」と聞いた。「行くよ。」とても嬉しい。"
+    assert read_text(text, "ja").sentences == (
+        "彼は「行くよ。」と言った。", "「本当？」と聞いた。", "「行くよ。」", "とても嬉しい。",
+    )  # fmt: skip
 
 
 def test_sentences_that_quote_korean_are_not_korean() -> None:

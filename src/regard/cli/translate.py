@@ -129,10 +129,16 @@ def translate(
     """
     from regard.cli.translating import ParagraphLines, SentenceLines
 
-    _refuse_unfit(out, long, n_best, paragraphs, alignments)
+    _refuse_unfit(out, long, n_best, paragraphs)
+    if alignments:
+        _refuse_unaligned(n_best, paragraphs, engine)
     _refuse_text(models)
     translator, precision = _opened(models, engine, precision, exact, threads)
     _set_search(translator, beam, alpha, n_best, longer)
+    if alignments and "cross" not in translator.network.attentions():
+        raise RecipeError(
+            f"--alignments: {models[0]} has no encoder-decoder attention to show them"
+        )
     lines = _window(translator, window, input, out)
     options = n_best, as_json, long == "split", retry, alignments, lines, paragraphs or ""
     writing = (ParagraphLines if paragraphs else SentenceLines)(translator, input, *options)
@@ -171,9 +177,7 @@ def _write(
     writing.report()
 
 
-def _refuse_unfit(
-    out: Path | None, long: str, n_best: int, paragraphs: str | None, alignments: bool
-) -> None:
+def _refuse_unfit(out: Path | None, long: str, n_best: int, paragraphs: str | None) -> None:
     """Raise RecipeError for invalid options, and for options that exclude each other.
 
     Raises RecipeError, too, if several processes would write to standard output.
@@ -184,14 +188,22 @@ def _refuse_unfit(
         from regard.text.scripts import refuse_country
 
         refuse_country(paragraphs)
-    if alignments and (paragraphs is not None or n_best > 1):
-        raise RecipeError("--alignments are of single sentences: leave out --paragraphs, --n-best")
     if paragraphs is not None and n_best > 1:
         raise RecipeError("--paragraphs writes one translation of a line: leave out --n-best")
     if long not in ("split", "refuse"):
         raise RecipeError(f"--long {long}: it is split or refuse")
     if out is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise RecipeError("several processes cannot share standard output: give --out")
+
+
+def _refuse_unaligned(n_best: int, paragraphs: str | None, engine: str | None) -> None:
+    """Raise RecipeError for options that exclude --alignments."""
+    if paragraphs is not None or n_best > 1:
+        raise RecipeError("--alignments are of single sentences: leave out --paragraphs, --n-best")
+    if engine is not None:
+        raise RecipeError(
+            f"--alignments: --engine {engine} shows no attention: leave one of them out"
+        )
 
 
 def _refuse_text(models: Sequence[Path]) -> None:

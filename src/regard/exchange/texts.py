@@ -23,7 +23,12 @@ from regard.text.foreign.sentence_pieces import (
 from regard.text.tokenizer import BOS, EOS, MOST_ENTRIES
 
 Vocabulary = dict[str, int]
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b"}
+_ESCAPES = {
+    "0": "\0", "a": "\a", "b": "\b", "t": "\t", "\t": "\t", "n": "\n", "v": "\v", "f": "\f",
+    "r": "\r", "e": "\x1b", " ": " ", '"': '"', "/": "/", "\\": "\\", "N": "\x85", "_": "\xa0",
+    "L": "\u2028", "P": "\u2029",
+}  # fmt: skip
+"""The characters that YAML writes as a backslash and another character."""
 
 
 @dataclass(frozen=True)
@@ -234,27 +239,35 @@ def _pairs_of_yaml(lines: list[str], path: Path) -> list[tuple[str, Any]]:
         waiting = None
         if not digits.strip().isdecimal() or len(digits) > 20:
             raise ModelError(f"{path}:{number}: not a vocabulary: a line is a piece and its id")
-        pairs.append((_unquoted(piece), int(digits)))
+        try:
+            pairs.append((_unquoted(piece), int(digits)))
+        except (ValueError, OverflowError, KeyError):
+            raise ModelError(
+                f"{path}:{number}: {piece:.60}: a backslash that means nothing in YAML: repair it"
+            ) from None
     return pairs
 
 
 def _unquoted(piece: str) -> str:
-    """The text of a YAML scalar, which may be in quotes."""
+    """The text of a YAML scalar, which may be in quotes.
+
+    Raises KeyError, ValueError or OverflowError for an escape that YAML does not have.
+    """
     if len(piece) > 1 and piece[0] == piece[-1] == "'":
         return piece[1:-1].replace("''", "'")
     if not (len(piece) > 1 and piece[0] == piece[-1] == '"'):
         return piece
     text, found, i = piece[1:-1], "", 0
     while i < len(text):
-        if text[i] != "\\" or i + 1 == len(text):
+        if text[i] != "\\":
             found, i = found + text[i], i + 1
             continue
-        kind = text[i + 1]
-        digits = text[i + 2 : i + 2 + {"x": 2, "u": 4, "U": 8}.get(kind, 0)]
-        try:
-            found += chr(int(digits, 16)) if digits else _ESCAPES.get(kind, kind)
-        except (ValueError, OverflowError):
-            found += kind + digits
+        kind = text[i + 1 : i + 2]
+        count = {"x": 2, "u": 4, "U": 8}.get(kind, 0)
+        digits = text[i + 2 : i + 2 + count]
+        if len(digits) < count:
+            raise ValueError
+        found += chr(int(digits, 16)) if count else _ESCAPES[kind]
         i += 2 + len(digits)
     return found
 

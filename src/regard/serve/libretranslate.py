@@ -196,9 +196,13 @@ def _answer(found: list[list[str]], wanted: int, guesses: list[Guess], as_list: 
 async def _versions(job: Job, n_best: int) -> list[str]:
     """Up to `n_best` translations of a text; the k-th joins the k-th translation of each sentence.
 
-    A sentence with fewer than k translations contributes its last translation.
+    Of equal translations of a sentence, which differ only in their sub-words, the first counts. A
+    sentence with fewer than k translations contributes its last translation.
     """
-    best = [[t.text for t in r.translations] async for r in job.renderings()]
+    best = [
+        list(dict.fromkeys(t.text for t in rendering.translations))
+        async for rendering in job.renderings()
+    ]
     count = min(n_best, max(map(len, best), default=1))
     versions = [[texts[min(k, len(texts) - 1)] for texts in best] for k in range(count)]
     return [job.passage.joined(version) for version in versions]

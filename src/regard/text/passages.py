@@ -14,7 +14,12 @@ from regard.text.scripts import HANGUL, are_korean, are_unspaced
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
 """Marks that may precede the first sentence of a line: blanks, bullets, numbers, and > of quoted
 text."""
-_CLOSING = ('"', "'", "”", "’", "»", "」", "』", "》", "〉")
+_GOES_ON = re.compile(
+    f"[\"'”’»」』》〉]({HANGUL.pattern}| +(라고|하고|라며|라면서|라는)"
+    "|って|などと|と[、言云い聞訊尋問答応叫呼思考書述語話告])"
+)
+"""The end of a quotation, and what shows that the sentence goes on after it: in Korean, a syllable
+without a blank before it, or a particle; in Japanese, a particle."""
 _LONGEST = 5000
 """At most this many characters are divided into sentences at once: the time of the division may
 grow with the square of the length."""
@@ -152,10 +157,11 @@ def _segments(line: str, language: str) -> Iterator[str]:
 
 
 def _with_quotations(pieces: Sequence[str]) -> list[str]:
-    """Join a Korean sentence that was cut after a quotation: “왜?” and 라고 물었다."""
+    """Join a Korean or Japanese sentence that was cut after a quotation: “왜?” and 라고 물었다."""
     whole: list[str] = []
     for piece in pieces:
-        if whole and whole[-1].endswith(_CLOSING) and HANGUL.match(piece):
+        before = whole[-1].rstrip(" ") if whole else ""
+        if before and _GOES_ON.match(before[-1] + whole[-1][len(before) :] + piece[:4]):
             whole[-1] += piece
         else:
             whole.append(piece)
