@@ -37,13 +37,13 @@ def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_table_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("NS", (8, 16)), ("DS", (4, 8)), ("PATHS", (9,)), ("CHAINS", (8, 16)),
-                        ("TIMED_N", 16)):  # fmt: skip
+                        ("TIMED_N", 16), ("TIMED_DS", (4, 8))):  # fmt: skip
         monkeypatch.setattr(table1, name, value)
     monkeypatch.setattr(table1, "_notes", lambda found: ("note",))
     command = ["reproduce", "table1", "--jobs", "1", "--out", tmp_path / "x"]
     done = regard(*command)
     assert done.status == 0, done.stderr
-    assert "7 of 7  table1-layer-separable, seed 1" in done.stderr
+    assert "7 of 7  table1-cost-separable, seed 1" in done.stderr
     assert "| dilated | O(k n d^2) | 1.00 | 2.00 | O(1) | 0.00 |" in done.stdout
     assert done.stdout.count("| done |") == len(LAYERS)
     assert (tmp_path / "x" / "table1.svg").exists()

@@ -76,6 +76,33 @@ def test_a_stopped_table_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "<svg" in page
 
 
+def _one() -> Measured:
+    return {"one": 1.0}
+
+
+def _two_parts(study: Study) -> list[Task]:
+    return [Task(part, 1, "", _one) for part in ("a", "b")]
+
+
+def _sum(study: Study, numbers: Any) -> GrowingTable:
+    total = sum(found["one"] for found in numbers.values())
+    return GrowingTable("Parts", ("sum",), ((str(total),),), (), {"sum": total}, "")
+
+
+def _nothing(study: Study) -> dict[str, Any]:
+    study.out.mkdir(exist_ok=True)
+    return {}
+
+
+PARTS = Experiment("parts", _nothing, _two_parts, _sum, _nothing)
+
+
+def test_worker_processes_write_the_table_anew_after_each_part(tmp_path: Path) -> None:
+    study = Study(TINY, tmp_path / "t", (1,))
+    [table] = reproduce_tables(study, [PARTS], jobs=2)
+    assert table.values == {"sum": 2.0}
+
+
 def test_seeds_are_columns_and_add_to_those_that_are_there(tmp_path: Path) -> None:
     one, two = (Study(TINY, tmp_path / "t", tuple(range(1, n + 1))) for n in (1, 2))
     TABLE_3_EXPERIMENT.prepare(one)

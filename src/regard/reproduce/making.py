@@ -37,7 +37,7 @@ def reproduce_tables(
     """
     for one in experiments:
         one.prepare(study)
-    write = partial(write_tables, study, experiments, EXPERIMENTS.values())
+    write = partial(write_tables, study, experiments, tuple(EXPERIMENTS.values()))
     write()
     do_all(all_tasks(study, experiments), study.out, jobs=jobs, heard=heard, after=write)
     return write()[: len(experiments)]

@@ -24,8 +24,10 @@ PATHS = (9, 27, 81, 243)
 """The values of n at which path lengths are measured. They are powers of KERNEL."""
 CHAINS = (32, 64, 128)
 TIMED_N, TIMED_ROWS = 512, 8
-"""The value of n at which layers of all widths d are timed, and the number of sequences. One
+"""The value of n at which layers of all TIMED_DS are timed, and the number of sequences. One
 sequence is too little: a recurrent layer then waits for its weights, and not for the processor."""
+TIMED_DS = (*DS, 4096)
+"""Up to d = 1,024, much of a separable convolution's time grows with d, not with its square."""
 _PRINTED = {
     "self-attention": TABLE_1["Self-Attention"],
     "with projections": TABLE_1["Self-Attention"],
@@ -50,7 +52,7 @@ def measured_layer(layer: str) -> Measured:
         for d in DS:
             found[f"operations_{n}_{d}"] = operations(layer, _sizes(n, d))
         found[f"bytes_{n}_{DS[0]}"] = peak_memory(layer, _sizes(n, DS[0]))
-    for n, d, rows in [(n, DS[0], 1) for n in NS] + [(TIMED_N, d, TIMED_ROWS) for d in DS]:
+    for n, d, rows in [(n, DS[0], 1) for n in NS] + [(TIMED_N, d, TIMED_ROWS) for d in TIMED_DS]:
         forward, backward = seconds(layer, _sizes(n, d), rows)
         found[f"forward_{n}_{d}_{rows}"], found[f"backward_{n}_{d}_{rows}"] = forward, backward
     for n in CHAINS:
@@ -69,13 +71,15 @@ def _path_sizes(n: int) -> Sizes:
 
 
 def _tasks(study: Study) -> list[Task]:
-    settings = f"{NS} {DS} {KERNEL} {NEIGHBOURHOOD} {CHAINS} {PATHS} {TIMED_N} {TIMED_ROWS}"
+    timed = f"{TIMED_N} {TIMED_DS} {TIMED_ROWS}"
+    settings = f"{NS} {DS} {KERNEL} {NEIGHBOURHOOD} {CHAINS} {PATHS} {timed}"
     return [Task(_part(x), 1, settings, partial(measured_layer, x)) for x in LAYERS]
 
 
 def _part(layer: str) -> str:
-    # Before the widths were timed with several sequences, parts were called table1-NAME.
-    return f"table1-layer-{layer.replace(' ', '-')}"
+    # Parts were called table1-NAME when d was timed with one sequence, and table1-layer-NAME when
+    # it was timed up to 1,024. Directories with such parts stay valid.
+    return f"table1-cost-{layer.replace(' ', '-')}"
 
 
 def exponents(found: Measured) -> dict[str, float]:
@@ -90,7 +94,9 @@ def exponents(found: Measured) -> dict[str, float]:
         "chain, n": _power(found, "chain_{}", CHAINS),
         "bytes, n": _power(found, "bytes_{}_" + str(d), NS[-2:]),
         "time, n": exponent(NS[-2:], [_time(found, n, d) for n in NS[-2:]]),
-        "time, d": exponent(DS[-2:], [_time(found, TIMED_N, d, TIMED_ROWS) for d in DS[-2:]]),
+        "time, d": exponent(
+            TIMED_DS[-2:], [_time(found, TIMED_N, d, TIMED_ROWS) for d in TIMED_DS[-2:]]
+        ),
     }
 
 
@@ -170,7 +176,8 @@ def _notes(found: dict[str, Measured | None]) -> tuple[str, ...]:
         "is the most that a forward and a backward pass have at a time; time is the processor's "
         "for both passes, the fastest of three. Exponents are between the two largest sizes: n = "
         f"{NS[-2]:,} and {NS[-1]:,} at d = {DS[0]}, and d = {DS[-2]} and {DS[-1]:,} at n = "
-        f"{NS[-1]:,} (time: n = {TIMED_N}, {TIMED_ROWS} sequences).",
+        f"{NS[-1]:,} (time: d = {TIMED_DS[-2]:,} and {TIMED_DS[-1]:,} at n = {TIMED_N}, "
+        f"{TIMED_ROWS} sequences).",
         "A path length is the number of layers (for the recurrent layer: of steps) after which a "
         "gradient from the last position reaches all others. A convolution sees a position and "
         "the k - 1 before it, so contiguous ones need (n - 1) / (k - 1) layers; restricted "
