@@ -72,6 +72,12 @@ def test_a_fast_machine_and_a_large_text_give_a_large_model() -> None:
     assert choose(LARGE_TEXT, 3 * 1440, fast).recipe.tokenizer.vocabulary == 36_400
 
 
+def test_passes_beyond_a_number_do_not_ask_for_a_larger_model() -> None:
+    """A small text keeps the smallest model, in however much time."""
+    assert choose(SMALL_TEXT, 30 * 1440, fast).recipe.model.d_model == 128
+    assert choose(LARGE_TEXT, 30 * 1440, fast).recipe.model.d_model > 128
+
+
 @given(st.integers(1, 10**8), st.integers(1, 500), st.integers(1, 500), st.floats(0.02, 1e5))
 def test_every_choice_is_a_recipe_that_can_end(
     pairs: int, source: int, target: int, minutes: float

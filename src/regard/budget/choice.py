@@ -1,8 +1,14 @@
 """The recipe that learns most from a text in a given time, on this machine.
 
 The machine's speed decides how many target tokens a model learns from: some steps of each model are
-timed. Repeated tokens count less: if a text of U tokens is repeated until the model has learned
-from T tokens (T > U), these T tokens teach as much as E tokens of new text (r is `repeats`):
+timed. The largest model is chosen that learns from its `tokens_per_weight`: so many target tokens
+for each of its weights, where at most `most_passes` passes over the text count.
+Vocabulary and row length follow from the text; dropout and label smoothing from the number of
+passes over it; batch and warm-up from the number of steps.
+
+What loss to expect is computed for the user's information. Repeated tokens count less: if a text
+of U tokens is repeated until the model has learned from T tokens (T > U), these T tokens teach as
+much as E tokens of new text (r is `repeats`):
 
     E = U + U r (1 - exp(-(T / U - 1) / r))
 
@@ -10,10 +16,7 @@ A model with P weights outside its embedding is expected to reach
 
     loss = base + size / P^a + data / E^b       nats per character of the target
 
-The largest model is chosen for which E / P is at least `tokens_per_weight`, or else the smallest.
-Vocabulary and row length follow from the text; dropout and label smoothing from the number of
-passes over it; batch and warm-up from the number of steps. The constants are in rule.toml;
-experiments/budget says how some of them were found.
+The constants are in rule.toml; experiments/budget says how some of them were found.
 """
 
 import math
@@ -88,7 +91,7 @@ class Choice(NamedTuple):
     steps: int
     epochs: float
     tokens_per_weight: float
-    """E / P (see the module): tokens per weight, where repeated tokens count less than new ones."""
+    """Target tokens for each weight outside the embedding; only some passes count (see above)."""
     loss: float
     """The expected loss, in nats per character of the target."""
     perplexity: float
@@ -140,9 +143,13 @@ def choose(
     the memory, and RecipeError if `asked` is invalid or does not fit the tokenizer.
     """
     best: Choice | None = None
-    timed, speed, least = 0, 0.0, rule_of_times()["size"]["tokens_per_weight"]
-    recipes = [_start(corpus, fields, asked) for fields in rule_of_times()["model"]]
-    for recipe in dict.fromkeys(recipes):  # `asked` may make recipes equal
+    timed, speed = 0, 0.0
+    recipes: dict[Recipe, float] = {}
+    for model in rule_of_times()["model"]:
+        fields = {key: value for key, value in model.items() if key != "tokens_per_weight"}
+        recipe = _start(corpus, fields, asked)  # `asked` may make recipes equal
+        recipes.setdefault(recipe, model["tokens_per_weight"])
+    for recipe, least in recipes.items():
         size = parameters(recipe.model, *corpus.vocabularies(recipe))
         try:
             if not timed or recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP:
@@ -221,7 +228,7 @@ def _expected(
         tune=True,
     ).set(*asked)
     weights = weights_of(recipe)
-    per_weight = worth(tokens, corpus.tokens, rule["loss"]["repeats"]) / weights
+    per_weight = min(tokens, rule["size"]["most_passes"] * corpus.tokens) / weights
     loss = expected_loss(weights, tokens, corpus.tokens)
     if recipe.training.label_smoothing == regular["label_smoothing"]:
         loss += regular["loss"]
