@@ -1,4 +1,4 @@
-"""The command line, the text and the sub-words of both programs, JoeyNMT and MarianMT."""
+"""The command line, the text and the sub-words of the programs that are compared."""
 
 import argparse
 import sys
@@ -13,17 +13,16 @@ SUB_WORDS = (
 )
 
 
+SMALL_HELP = "take shape, dropout and rate from the run time-30m-02 of experiments/budget"
+"""The help of the option --small."""
+
+
 def arguments(about: str, **switches: str) -> argparse.Namespace:
-    """The command line of both programs; `switches` has the help of further options."""
+    """The command line of a program; `switches` has the help of further options."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("data", type=Path, help="the folder of Multi30k: train.en, train.de, ...")
     parser.add_argument("out", type=Path, help="a new folder for the run")
     parser.add_argument("--minutes", type=float, default=30, help="of training; default: 30")
-    parser.add_argument(
-        "--small",
-        action="store_true",
-        help="take shape, dropout and rate from the run time-30m-02 of experiments/budget",
-    )
     for name, text in switches.items():
         parser.add_argument(f"--{name}", action="store_true", help=text)
     parsed = parser.parse_args()

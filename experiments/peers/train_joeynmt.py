@@ -16,11 +16,11 @@ from typing import Any
 
 import yaml
 
-from text import SOURCE, TARGET, TEST, TRAIN, VALID, arguments, learn_sub_words, symbols
+from text import SMALL_HELP, SOURCE, TARGET, TEST, TRAIN, VALID, arguments, learn_sub_words, symbols
 
 
 def main() -> None:
-    options = arguments(__doc__, recurrent="train a recurrent model")
+    options = arguments(__doc__, small=SMALL_HELP, recurrent="train a recurrent model")
     shape = "recurrent" if options.recurrent else "small" if options.small else "iwslt"
     sub_words = learn_sub_words(options.data, options.out)
     vocabulary = options.out / "vocabulary.txt"

@@ -25,7 +25,7 @@ from transformers import (
     TrainerCallback,
 )
 
-from text import SOURCE, TARGET, TEST, TRAIN, arguments, learn_sub_words, lines
+from text import SMALL_HELP, SOURCE, TARGET, TEST, TRAIN, arguments, learn_sub_words, lines
 
 PAD, EOS = 1, 2  # SentencePiece's <unk>, <s> and </s> are 0, 1, 2, and nothing here needs <s>
 LONGEST = 100  # sub-words of a sentence that is learned from
@@ -34,7 +34,7 @@ WARMUP_SHARE = 0.06  # of the time
 
 
 def main() -> None:
-    options = arguments(__doc__)
+    options = arguments(__doc__, small=SMALL_HELP)
     sub_words = sentencepiece.SentencePieceProcessor(
         model_file=str(learn_sub_words(options.data, options.out))
     )

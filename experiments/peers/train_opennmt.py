@@ -3,8 +3,7 @@
 OpenNMT-py documents no settings for this model. So shape, dropout, smoothing and batches are those
 of the convolutional row of Table 2 at scale small (experiments/tables): 8 layers of width 128 on
 each side, kernels of 3, one embedding matrix, batches of 2,048 target tokens. The learning rate is
-that of OpenNMT-py's Transformer, a factor of 2 on equation (3), with a warm-up of 400 steps; with
---constant, it is 0.001, Adam's usual rate.
+that of OpenNMT-py's Transformer, a factor of 2 on equation (3), with a warm-up of 400 steps.
 """
 
 import os
@@ -23,12 +22,12 @@ SAVED = 20
 
 
 def main() -> None:
-    options = arguments(__doc__, constant="learn at the constant rate 0.001")
+    options = arguments(__doc__)
     out = options.out.resolve()
     sub_words = learn_sub_words(options.data, out)
     (out / "vocabulary.txt").write_text("\n".join(symbols(sub_words)) + "\n", encoding="utf-8")
     path = out / "config.yaml"
-    recipe = settings(options.data.resolve(), out, sub_words) | RATES[options.constant]
+    recipe = settings(options.data.resolve(), out, sub_words)
     path.write_text(yaml.safe_dump(recipe, sort_keys=False))
     train(path, 60 * options.minutes)
     translate(options.data, out, sub_words)
@@ -102,13 +101,10 @@ def settings(data: Path, out: Path, sub_words: Path) -> dict[str, Any]:
         "optim": "adam",
         "adam_beta2": 0.98,
         "max_grad_norm": 0.0,
+        "decay_method": "noam",
+        "learning_rate": 2.0,
+        "warmup_steps": 400,
     }
-
-
-RATES: dict[bool, dict[str, Any]] = {
-    False: {"decay_method": "noam", "learning_rate": 2.0, "warmup_steps": 400},
-    True: {"learning_rate": 0.001, "learning_rate_decay": 1.0, "max_grad_norm": 5.0},
-}
 
 
 if __name__ == "__main__":

@@ -74,6 +74,10 @@ class TrainingError(RegardError):
     """Training cannot begin, or cannot continue."""
 
 
+class InUse(TrainingError):
+    """Another process trains in the directory of a run, or prepares its data."""
+
+
 class Diverged(TrainingError):
     """Training has diverged: the loss, or a weight, is no longer a number."""
 

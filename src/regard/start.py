@@ -66,6 +66,7 @@ Refused as well, before anything is written:
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -153,13 +154,13 @@ def begin(
     """
     recipe, data, is_prepared = decide(start, remark, chose)
     if start.start_from is not None:
-        (keep_origin if trains else refuse_other_origin)(start.start_from, start.out)
-    if not is_prepared:
-        tokenizer = start.tokenizer
-        if tokenizer is None and start.start_from is not None:
-            tokenizer = start.start_from / "tokenizer.json"
-        with alone_in(start.out):
-            start.files.prepare(data, recipe, tokenizer=tokenizer, progress=progress)
+        refuse_other_origin(start.start_from, start.out)
+    with nullcontext() if is_prepared else alone_in(start.out):
+        if start.start_from is not None and trains:
+            keep_origin(start.start_from, start.out)
+        if not is_prepared:
+            its = start.tokenizer or (start.start_from and start.start_from / "tokenizer.json")
+            start.files.prepare(data, recipe, tokenizer=its, progress=progress)
     return recipe, data
 
 

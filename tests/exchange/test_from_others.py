@@ -342,6 +342,8 @@ def test_a_yaml_vocabulary_is_read_line_by_line(tmp_path: Path) -> None:
         "",
         "a: -1\n",
         f"a: {'9' * 5000}\n",
+        '"\\ud83d\\ude00": 0\n',
+        '"\\x+4": 0\n',
         '"\\q": 0\n',
         '"\\x4": 0\n',
         '"\\xyz": 0\n',

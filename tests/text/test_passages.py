@@ -69,14 +69,35 @@ def test_korean_quotations_belong_to_the_sentence_around_them() -> None:
     assert read_text(text, "ko").sentences == (
         "그는 “왜?”라고 물었다.", "나는 '응.'이라고 했다.", "“왜?”", "나는 갔다.",
     )  # fmt: skip
-    assert read_text("“왜?” 라고 물었다.", "ko").sentences == ("“왜?” 라고 물었다.",)
+    for text in ("“왜?” 라고 물었다.", "“왜?” 하고 물었다."):
+        assert read_text(text, "ko").sentences == (text,)
+    assert read_text("“왜?” 하고 싶은 말이 있다.", "ko").sentences[0] == "“왜?”"
 
 
-def test_japanese_quotations_belong_to_the_sentence_around_them() -> None:
-    text = "彼は「行くよ。」と言った。「本当？」と聞いた。「行くよ。」とても嬉しい。"
-    assert read_text(text, "ja").sentences == (
-        "彼は「行くよ。」と言った。", "「本当？」と聞いた。", "「行くよ。」", "とても嬉しい。",
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "と言った。",
+        "と、彼は言った。",
+        "と彼は言った。",
+        "といった。",
+        "とジョンは言った。",
+        "とうなずいた。",
+        "\u3000と言った。",
+        "って本当？",
+        "とのことです。",
+        "などと話した。",
+    ],
+)
+def test_japanese_quotations_belong_to_the_sentence_around_them(rest: str) -> None:
+    for quoted in ("「行くよ。」", "『行くよ。』", "「本当？」", "彼は「行くよ。」"):
+        sentence = quoted + rest
+        assert read_text(sentence + "猫が来た。", "ja").sentences == (sentence, "猫が来た。")
+
+
+@pytest.mark.parametrize("after", ["とても嬉しい。", "ところで、猫が来た。", "彼は言った。"])
+def test_a_sentence_after_a_japanese_quotation_is_a_sentence_of_its_own(after: str) -> None:
+    assert read_text("「行くよ。」" + after, "ja").sentences == ("「行くよ。」", after)
 
 
 def test_sentences_that_quote_korean_are_not_korean() -> None:

@@ -91,7 +91,7 @@ class Choice(NamedTuple):
     steps: int
     epochs: float
     tokens_per_weight: float
-    """Target tokens for each weight outside the embedding; only some passes count (see above)."""
+    """Target tokens for each weight outside the embedding, of at most `most_passes` passes."""
     loss: float
     """The expected loss, in nats per character of the target."""
     perplexity: float
@@ -103,7 +103,8 @@ class Choice(NamedTuple):
         return [
             f"the run {self._length()}: this machine learns from "
             f"{self.tokens_per_second:,.0f} target tokens a second",
-            f"{model.depth} layers of d_model {model.d_model}: for each weight there are "
+            f"{model.depth} layers of d_model {model.d_model}: up to pass "
+            f"{rule_of_times()['size']['most_passes']:.0f}, each weight has "
             f"{self.tokens_per_weight:.2g} tokens to learn from; each pair is seen "
             f"{self.epochs:.3g} times, so dropout is {model.dropout} and label smoothing "
             f"{self.recipe.training.label_smoothing}",

@@ -86,7 +86,7 @@ class RunOptions(NamedTuple):
 
     accept_changes: Annotated[
         bool,
-        typer.Option(help="Continue although the recipe, or the content of --data, changed."),
+        typer.Option(help="Continue although the recipe, the text or the validation set changed."),
     ] = False
     board: Annotated[bool, typer.Option(help="Write TensorBoard events (extra: board).")] = False
     micro_batches: Annotated[

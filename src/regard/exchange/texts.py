@@ -1,6 +1,7 @@
 """Make a tokenizer from vocabularies and sub-word models that are given beside the weights."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -251,7 +252,7 @@ def _pairs_of_yaml(lines: list[str], path: Path) -> list[tuple[str, Any]]:
 def _unquoted(piece: str) -> str:
     """The text of a YAML scalar, which may be in quotes.
 
-    Raises KeyError, ValueError or OverflowError for an escape that YAML does not have.
+    Raises KeyError, ValueError or OverflowError for an escape that is not YAML's, or no character.
     """
     if len(piece) > 1 and piece[0] == piece[-1] == "'":
         return piece[1:-1].replace("''", "'")
@@ -265,10 +266,11 @@ def _unquoted(piece: str) -> str:
         kind = text[i + 1 : i + 2]
         count = {"x": 2, "u": 4, "U": 8}.get(kind, 0)
         digits = text[i + 2 : i + 2 + count]
-        if len(digits) < count:
+        if not re.fullmatch(f"[0-9A-Fa-f]{{{count}}}", digits):
             raise ValueError
         found += chr(int(digits, 16)) if count else _ESCAPES[kind]
         i += 2 + len(digits)
+    found.encode()  # half of a surrogate pair is no character
     return found
 
 

@@ -16,7 +16,8 @@ from typing import BinaryIO
 from regard.errors import DataError, RegardError
 
 LEFTOVERS = re.compile(r"\..+\.[0-9]+\.tmp|\.sealed\.tmp|\.verify\..+\.tmp")
-"""The temporary names that this package gives to files in the directory of a run."""
+"""The temporary names of this package in the directory of a run; `replacing` has others, which it
+clears away itself."""
 
 
 @contextmanager

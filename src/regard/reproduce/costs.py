@@ -19,9 +19,9 @@ from regard.complexity import Sizes
 from regard.machine.devices import keep_freed_memory
 from regard.reproduce.layers import LAYERS
 
-REPEATED = 3
-"""How often a pass is timed. The shortest time counts, because other work of the machine has
-delayed that pass least."""
+REPEATED, LEAST_SECONDS = 3, 1.0
+"""A pass is timed at least so often, and for so many seconds. The shortest time counts, because
+other work of the machine has delayed that pass least."""
 
 
 def operations(layer: str, sizes: Sizes) -> int:
@@ -46,14 +46,15 @@ def peak_memory(layer: str, sizes: Sizes) -> int:
 def seconds(layer: str, sizes: Sizes, rows: int = 1) -> tuple[float, float]:
     """Processor seconds of a forward and of a backward pass over this many sequences.
 
-    Each is the least of REPEATED passes. Memory that a pass frees is kept for the next pass.
+    Each is the least of REPEATED passes or more. Memory that a pass frees is kept for the next one.
     """
     keep_freed_memory()  # otherwise page faults are half of the time where n is large
     torch.manual_seed(1)
     module, x = _made(layer, sizes, rows)
     forward = backward = math.inf
-    for _ in range(REPEATED):
-        began = process_time()
+    times, first = 0, process_time()
+    while times < REPEATED or process_time() - first < LEAST_SECONDS:
+        times, began = times + 1, process_time()
         total = module(x).sum()
         middle = process_time()
         total.backward()

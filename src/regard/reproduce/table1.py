@@ -24,10 +24,12 @@ PATHS = (9, 27, 81, 243)
 """The values of n at which path lengths are measured. They are powers of KERNEL."""
 CHAINS = (32, 64, 128)
 TIMED_N, TIMED_ROWS = 512, 8
-"""The value of n at which layers of all TIMED_DS are timed, and the number of sequences. One
+"""The value of n at which layers of several widths d are timed, and the number of sequences. One
 sequence is too little: a recurrent layer then waits for its weights, and not for the processor."""
-TIMED_DS = (*DS, 4096)
-"""Up to d = 1,024, much of a separable convolution's time grows with d, not with its square."""
+TIMED_DS = {"separable": (*DS, 4096)}
+"""The widths at which a layer is timed, if they are not DS. Up to d = 1,024, much of a separable
+convolution's time grows with d, not with its square. The weights of a recurrent layer of d = 4,096
+do not fit the caches of a processor."""
 _PRINTED = {
     "self-attention": TABLE_1["Self-Attention"],
     "with projections": TABLE_1["Self-Attention"],
@@ -52,7 +54,8 @@ def measured_layer(layer: str) -> Measured:
         for d in DS:
             found[f"operations_{n}_{d}"] = operations(layer, _sizes(n, d))
         found[f"bytes_{n}_{DS[0]}"] = peak_memory(layer, _sizes(n, DS[0]))
-    for n, d, rows in [(n, DS[0], 1) for n in NS] + [(TIMED_N, d, TIMED_ROWS) for d in TIMED_DS]:
+    widths = TIMED_DS.get(layer, DS)
+    for n, d, rows in [(n, DS[0], 1) for n in NS] + [(TIMED_N, d, TIMED_ROWS) for d in widths]:
         forward, backward = seconds(layer, _sizes(n, d), rows)
         found[f"forward_{n}_{d}_{rows}"], found[f"backward_{n}_{d}_{rows}"] = forward, backward
     for n in CHAINS:
@@ -71,32 +74,32 @@ def _path_sizes(n: int) -> Sizes:
 
 
 def _tasks(study: Study) -> list[Task]:
-    timed = f"{TIMED_N} {TIMED_DS} {TIMED_ROWS}"
-    settings = f"{NS} {DS} {KERNEL} {NEIGHBOURHOOD} {CHAINS} {PATHS} {timed}"
-    return [Task(_part(x), 1, settings, partial(measured_layer, x)) for x in LAYERS]
+    settings = f"{NS} {DS} {KERNEL} {NEIGHBOURHOOD} {CHAINS} {PATHS} {TIMED_N} {TIMED_ROWS}"
+    return [
+        Task(_part(x), 1, f"{settings} {TIMED_DS.get(x, DS)}", partial(measured_layer, x))
+        for x in LAYERS
+    ]
 
 
 def _part(layer: str) -> str:
     # Parts were called table1-NAME when d was timed with one sequence, and table1-layer-NAME when
-    # it was timed up to 1,024. Directories with such parts stay valid.
+    # it was 1,024 at most. Directories with such parts are not refused: Table 1 is made anew.
     return f"table1-cost-{layer.replace(' ', '-')}"
 
 
-def exponents(found: Measured) -> dict[str, float]:
+def exponents(layer: str, found: Measured) -> dict[str, float]:
     """The exponent with which each cost grows in n or d, computed from the two largest sizes.
 
     The exponent of the longest chain is computed from all sizes, as a chain's length is exact.
     """
-    n, d = NS[-1], DS[0]
+    n, d, widths = NS[-1], DS[0], TIMED_DS.get(layer, DS)[-2:]
     return {
         "operations, n": _power(found, "operations_{}_" + str(d), NS[-2:]),
         "operations, d": _power(found, f"operations_{n}_" + "{}", DS[-2:]),
         "chain, n": _power(found, "chain_{}", CHAINS),
         "bytes, n": _power(found, "bytes_{}_" + str(d), NS[-2:]),
         "time, n": exponent(NS[-2:], [_time(found, n, d) for n in NS[-2:]]),
-        "time, d": exponent(
-            TIMED_DS[-2:], [_time(found, TIMED_N, d, TIMED_ROWS) for d in TIMED_DS[-2:]]
-        ),
+        "time, d": exponent(widths, [_time(found, TIMED_N, d, TIMED_ROWS) for d in widths]),
     }
 
 
@@ -135,7 +138,7 @@ def _row(layer: str, found: Measured | None) -> tuple[str, ...]:
     if found is None:
         return (layer, orders[0], NONE, NONE, orders[1], NONE, NONE, orders[2], NONE, expected,
                 *[NONE] * 4, "waiting")  # fmt: skip
-    power = {name: f"{abs(value):.2f}" for name, value in exponents(found).items()}
+    power = {name: f"{abs(value):.2f}" for name, value in exponents(layer, found).items()}
     return (
         layer,
         orders[0],
@@ -163,7 +166,7 @@ def _values(layer: str, found: Measured | None) -> dict[str, Any]:
             "sequential": printed.sequential.expression,
             "path": printed.path.expression,
         },
-        "exponents": found and exponents(found),
+        "exponents": found and exponents(layer, found),
         "expected_path": {str(n): expected_path(layer, _path_sizes(n)) for n in PATHS},
         "measured": found,
     }
@@ -176,8 +179,9 @@ def _notes(found: dict[str, Measured | None]) -> tuple[str, ...]:
         "is the most that a forward and a backward pass have at a time; time is the processor's "
         "for both passes, the fastest of three. Exponents are between the two largest sizes: n = "
         f"{NS[-2]:,} and {NS[-1]:,} at d = {DS[0]}, and d = {DS[-2]} and {DS[-1]:,} at n = "
-        f"{NS[-1]:,} (time: d = {TIMED_DS[-2]:,} and {TIMED_DS[-1]:,} at n = {TIMED_N}, "
-        f"{TIMED_ROWS} sequences).",
+        f"{NS[-1]:,} (time: n = {TIMED_N}, {TIMED_ROWS} sequences; "
+        + "; ".join(f"{x}: d = {ds[-2]:,} and {ds[-1]:,}" for x, ds in TIMED_DS.items())
+        + ").",
         "A path length is the number of layers (for the recurrent layer: of steps) after which a "
         "gradient from the last position reaches all others. A convolution sees a position and "
         "the k - 1 before it, so contiguous ones need (n - 1) / (k - 1) layers; restricted "

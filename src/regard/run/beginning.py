@@ -6,7 +6,7 @@ from pathlib import Path
 
 from regard.amounts import SECONDS, amount
 from regard.data.pairs import is_prepared
-from regard.errors import ModelError, RecipeError, RegardError, TrainingError
+from regard.errors import InUse, ModelError, RecipeError, RegardError, TrainingError
 from regard.files.locks import locked
 from regard.files.manifest import MANIFEST, replace_file
 from regard.files.whole import parents_made, refusing_write_errors, write_file
@@ -31,20 +31,24 @@ def begun(directory: Path) -> Recipe | None:
 def alone_in(directory: Path) -> Iterator[None]:
     """Hold the lock of a run while its data is prepared.
 
-    Raises RegardError, before the block runs, if another process trains or prepares in `directory`,
-    or has begun to train there since this process looked. If the block raises an exception, a
-    directory that was made for the lock is removed.
+    Raises InUse, before the block runs, if another process trains or prepares in `directory`, or
+    has begun a run there since this process looked. If the block raises an exception, a directory
+    that was made for the lock is removed.
     """
     lock, is_new = directory / ".lock", not directory.exists()
     with ExitStack() as undone_after_errors:
         with refusing_write_errors(directory):
             undone_after_errors.enter_context(parents_made(lock))
         with locked(lock, wait=False) as is_alone:
-            has_begun = begun(directory) is not None and is_prepared(directory / "data")
-            if has_begun or not is_alone:
-                raise RegardError(
+            if not is_alone:
+                raise InUse(
                     f"{directory}: another process is at work here: wait for it, or choose another "
                     "--out"
+                )
+            if begun(directory) is not None and is_prepared(directory / "data"):
+                raise InUse(
+                    f"{directory}: another process has begun a run here meanwhile: give the "
+                    "command again to continue it, or choose another --out"
                 )
             if is_new:
                 undone_after_errors.push(lambda error, *_: lock.unlink() if error else None)
@@ -111,15 +115,18 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
     """Write `recipe` and the tokenizer of `data` into a run directory, unless they are there.
 
     A recipe.toml that means the same recipe is not replaced, even if its text differs: an older
-    version of regard wrote fewer fields. If only the length of the training changes, a finished
-    model in the directory stays until the longer training has made another. Before any other
-    change, the model's manifest is removed, which makes the model invalid.
+    version of regard wrote fewer fields. If only the length of the training or the section [search]
+    changes, a finished model in the directory stays, with its own search, which may have been
+    tuned, until training has made another. Before any other change, the model's manifest is
+    removed, which makes the model invalid.
     """
-    path, before, content = directory / "recipe.toml", begun(directory), recipe.to_toml().encode()
-    if before != recipe:
-        longer = before is not None and _differ_in_length(before, recipe)
+    path, before = directory / "recipe.toml", begun(directory)
+    its = recipe if before is None else recipe.merged({"search": dict(before.search)})
+    if before != its:
+        content = its.to_toml().encode()
+        longer = before is not None and _differ_in_length(before, its)
         if not (longer and replace_file(directory, path.name, content)):
-            _replace(path, content)
+            _replace(path, recipe.to_toml().encode())
     # tokenizer.json is written last: if it is there, the tokenizer's other files are there, too.
     for name in reversed(tokenizer_files(data)):
         path, content = directory / name, (data / name).read_bytes()
@@ -128,12 +135,9 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
 
 
 def _differ_in_length(before: Recipe, recipe: Recipe) -> bool:
-    """Whether two recipes are equal, apart from `training.minutes`, `training.steps` and [search].
-
-    Tuning changes [search] at the end of a run, and a recipe that is given again does not know it.
-    """
+    """Whether two recipes are equal, apart from `training.minutes` and `training.steps`."""
     length = {"minutes": recipe.training.minutes, "steps": recipe.training.steps}
-    return before.merged({"training": length, "search": dict(recipe.search)}) == recipe
+    return before.merged({"training": length}) == recipe
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.errors import TrainingError
+from regard.errors import InUse, TrainingError
 from regard.files.whole import refusing_write_errors, remove_leftovers, write_file
 from regard.recipe import TrainingRecipe
 from regard.run import checkpoints
@@ -37,7 +37,7 @@ class RunDirectory:
     """The files of a run at `path`.
 
     `writes` is True in the first process of the run; the directory is then locked until `close`. In
-    the other processes, methods find nothing and write nothing. Raises TrainingError if another run
+    the other processes, methods find nothing and write nothing. Raises InUse if another run
     has the lock, RegardError if the directory cannot be written.
     """
 
@@ -66,7 +66,7 @@ class RunDirectory:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise TrainingError(
+            raise InUse(
                 f"{self.path}: another process is training here: wait for it, or choose another "
                 "--out"
             ) from None

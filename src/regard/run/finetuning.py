@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from regard.errors import ModelError, RegardError
+from regard.errors import InUse, ModelError, RegardError
 from regard.files.manifest import MANIFEST
 from regard.files.regular import checksum
 from regard.files.whole import refusing_write_errors, write_file
@@ -80,12 +80,15 @@ def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
     """A context for a run: if it raises an error before the run begins, RUN/from.json is removed.
 
     Otherwise a later run without --from would begin with the model that the file names. The file
-    stays if it was there before, if there is a checkpoint, or after a signal or a kill.
+    stays if it was there before, if there is a checkpoint, if another process works in the
+    directory, or after a signal or a kill.
     """
     path = (run / _ORIGIN).absolute()
     new = [place for place in (path, *path.parents) if not place.exists()]
     try:
         yield
+    except InUse:  # the other process needs the file
+        raise
     except Exception:
         if new and not checkpoints.paths(run / "checkpoints"):
             # A folder may not have been made, or may have other files by now.

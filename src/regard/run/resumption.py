@@ -119,7 +119,8 @@ class Resumption:
         changed = [what for what, mine in own.items() if about.get(what, mine) != mine]
         refuse_changed(changed, checkpoint.path, knowingly=self._accept_changes)
         if changed:
-            self._warn(f"{checkpoint.path}: the data changed since this run began")
+            what = "data" if "data" in changed else "validation set"
+            self._warn(f"{checkpoint.path}: the {what} changed since this run began")
         earlier = begun(self._directory.path) or setup.recipe
         refuse_adam_after_muon(self._directory.path, earlier, setup.recipe)
         try:

@@ -15,8 +15,9 @@ _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\
 """Marks that may precede the first sentence of a line: blanks, bullets, numbers, and > of quoted
 text."""
 _GOES_ON = re.compile(
-    f"[\"'”’»」』》〉]({HANGUL.pattern}| +(라고|하고|라며|라면서|라는)"
-    "|って|などと|と[、言云い聞訊尋問答応叫呼思考書述語話告])"
+    f"[\"'”’»」』》〉]({HANGUL.pattern}| +(라고|하고(?! *[싶있])|라며|라면서|라는)"
+    "|[ \u3000]*(って|などと|と([、。\u4e00-\u9fff\u30a1-\u30fa]"
+    "|い[うっい]|うなず|つぶや|ささや|こた|のこと|だけ)))"
 )
 """The end of a quotation, and what shows that the sentence goes on after it: in Korean, a syllable
 without a blank before it, or a particle; in Japanese, a particle."""
@@ -160,8 +161,9 @@ def _with_quotations(pieces: Sequence[str]) -> list[str]:
     """Join a Korean or Japanese sentence that was cut after a quotation: “왜?” and 라고 물었다."""
     whole: list[str] = []
     for piece in pieces:
-        before = whole[-1].rstrip(" ") if whole else ""
-        if before and _GOES_ON.match(before[-1] + whole[-1][len(before) :] + piece[:4]):
+        before = whole[-1].rstrip(" \u3000") if whole else ""
+        between = whole[-1][len(before) :] if whole else ""
+        if before and (piece[0] in "」』" or _GOES_ON.match(before[-1] + between + piece[:6])):
             whole[-1] += piece
         else:
             whole.append(piece)

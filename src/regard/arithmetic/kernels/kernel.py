@@ -19,7 +19,7 @@ class Kernel:
     """A kernel of this package. It is used until it fails once, for example for lack of a compiler.
 
     The kernel `name` is launched by the function `name`_kernel of the module `name`. The first
-    failure of any kernel is logged as a warning.
+    launch of any kernel that fails is logged as a warning.
     """
 
     _warned = False
