@@ -103,9 +103,9 @@ class Choice(NamedTuple):
         return [
             f"the run {self._length()}: this machine learns from "
             f"{self.tokens_per_second:,.0f} target tokens a second",
-            f"{model.depth} layers of d_model {model.d_model}: up to pass "
-            f"{rule_of_times()['size']['most_passes']:.0f}, each weight has "
-            f"{self.tokens_per_weight:.2g} tokens to learn from; each pair is seen "
+            f"{model.depth} layers of d_model {model.d_model}: for each weight there are "
+            f"{self.tokens_per_weight:.2g} tokens to learn from, counting at most "
+            f"{rule_of_times()['size']['most_passes']:.0f} passes; each pair is seen "
             f"{self.epochs:.3g} times, so dropout is {model.dropout} and label smoothing "
             f"{self.recipe.training.label_smoothing}",
             f"vocabulary {self.recipe.tokenizer.vocabulary:,}, batches of {data.target_tokens:,} "

@@ -178,8 +178,8 @@ def _notes(found: dict[str, Measured | None]) -> tuple[str, ...]:
         "times of several d. Operations are those of the forward pass, counted by PyTorch; memory "
         "is the most that a forward and a backward pass have at a time; time is the processor's "
         "for both passes, the fastest of at least three. Exponents are between the two largest "
-        f"sizes: n = {NS[-2]:,} and {NS[-1]:,} at d = {DS[0]}, and d = {DS[-2]} and {DS[-1]:,} at n = "
-        f"{NS[-1]:,} (time: n = {TIMED_N}, {TIMED_ROWS} sequences; "
+        f"sizes: n = {NS[-2]:,} and {NS[-1]:,} at d = {DS[0]}, and d = {DS[-2]} and {DS[-1]:,} "
+        f"at n = {NS[-1]:,} (time: n = {TIMED_N}, {TIMED_ROWS} sequences; "
         + "; ".join(f"{x}: d = {ds[-2]:,} and {ds[-1]:,}" for x, ds in TIMED_DS.items())
         + ").",
         "A path length is the number of layers (for the recurrent layer: of steps) after which a "
