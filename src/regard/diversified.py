@@ -70,15 +70,16 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
     with locked(start.out / ".diversify.lock", wait=False) as alone:
         if not alone:
             raise RegardError(f"{start.out}: another process is at work here: wait for it")
-        yield from _three(start, _Places(start.out), translate)
+        its = _Places(start.out)
+        if begun(start.out) and not its.back.exists():  # the model itself begins last
+            raise RegardError(
+                f"{start.out}: was begun without --diversify: choose another --out, or leave it out"
+            )
+        yield from _three(start, its, translate)
 
 
 def _three(start: Start, its: _Places, translate: Translate) -> Iterator[Start]:
     own, first = begun(start.out), begun(its.forward)
-    if own is not None and not its.back.exists():  # the model itself begins last
-        raise RegardError(
-            f"{start.out}: was begun without --diversify: choose another --out, or leave it out"
-        )
     if first is None:
         refuse_filled(its.text)
         whole = start.minutes or (0.0 if start.recipe else MINUTES)

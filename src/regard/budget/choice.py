@@ -145,12 +145,7 @@ def choose(
     """
     best: Choice | None = None
     timed, speed = 0, 0.0
-    recipes: dict[Recipe, float] = {}
-    for model in rule_of_times()["model"]:
-        fields = {key: value for key, value in model.items() if key != "tokens_per_weight"}
-        recipe = _start(corpus, fields, asked)  # `asked` may make recipes equal
-        recipes.setdefault(recipe, model["tokens_per_weight"])
-    for recipe, least in recipes.items():
+    for recipe, least in _starts(corpus, asked).items():
         size = parameters(recipe.model, *corpus.vocabularies(recipe))
         try:
             if not timed or recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP:
@@ -171,6 +166,18 @@ def for_several_times(corpus: ParallelText, minutes: float, asked: tuple[str, ..
     """The choices for `minutes` and for BUDGETS, shortest first; each model is timed once."""
     timed = cache(tokens_per_second)
     return [choose(corpus, each, timed, asked) for each in sorted({minutes, *BUDGETS})]
+
+
+def _starts(corpus: ParallelText, asked: tuple[str, ...]) -> dict[Recipe, float]:
+    """The recipes of rule.toml's models, smallest first, and the tokens per weight that each needs.
+
+    If `asked` makes recipes equal, the first counts.
+    """
+    recipes: dict[Recipe, float] = {}
+    for model in rule_of_times()["model"]:
+        fields = {key: value for key, value in model.items() if key != "tokens_per_weight"}
+        recipes.setdefault(_start(corpus, fields, asked), model["tokens_per_weight"])
+    return recipes
 
 
 def _start(corpus: ParallelText, fields: dict[str, Any], asked: tuple[str, ...]) -> Recipe:

@@ -130,15 +130,10 @@ def translate(
     from regard.cli.translating import ParagraphLines, SentenceLines
 
     _refuse_unfit(out, long, n_best, paragraphs)
-    if alignments:
-        _refuse_unaligned(n_best, paragraphs, engine)
-    _refuse_text(models)
+    _refuse_unaligned(alignments, n_best, paragraphs, engine)
     translator, precision = _opened(models, engine, precision, exact, threads)
     _set_search(translator, beam, alpha, n_best, longer)
-    if alignments and "cross" not in translator.network.attentions():
-        raise RecipeError(
-            f"--alignments: {models[0]} has no encoder-decoder attention to show them"
-        )
+    _refuse_unseen(alignments, translator, models[0])
     lines = _window(translator, window, input, out)
     options = n_best, as_json, long == "split", retry, alignments, lines, paragraphs or ""
     writing = (ParagraphLines if paragraphs else SentenceLines)(translator, input, *options)
@@ -196,14 +191,22 @@ def _refuse_unfit(out: Path | None, long: str, n_best: int, paragraphs: str | No
         raise RecipeError("several processes cannot share standard output: give --out")
 
 
-def _refuse_unaligned(n_best: int, paragraphs: str | None, engine: str | None) -> None:
-    """Raise RecipeError for options that exclude --alignments."""
-    if paragraphs is not None or n_best > 1:
+def _refuse_unaligned(
+    alignments: bool, n_best: int, paragraphs: str | None, engine: str | None
+) -> None:
+    """Raise RecipeError for options that exclude --alignments, if it is given."""
+    if alignments and (paragraphs is not None or n_best > 1):
         raise RecipeError("--alignments are of single sentences: leave out --paragraphs, --n-best")
-    if engine is not None:
+    if alignments and engine is not None:
         raise RecipeError(
             f"--alignments: --engine {engine} shows no attention: leave one of them out"
         )
+
+
+def _refuse_unseen(alignments: bool, translator: "Translator", model: Path) -> None:
+    """Raise RecipeError for --alignments of a model that has no attention to the source."""
+    if alignments and "cross" not in translator.network.attentions():
+        raise RecipeError(f"--alignments: {model} has no encoder-decoder attention to show them")
 
 
 def _refuse_text(models: Sequence[Path]) -> None:
@@ -219,6 +222,7 @@ def _opened(
     """The translator and its actual precision, which is never "auto" or "fastest"."""
     from regard.machine.devices import keep_freed_memory, set_threads
 
+    _refuse_text(models)
     if engine is not None:
         refuse_engine(models, precision, exact)
         from regard.engines.opening import load_exported

@@ -19,7 +19,7 @@ from regard.complexity import Sizes
 from regard.machine.devices import keep_freed_memory
 from regard.reproduce.layers import LAYERS
 
-REPEATED, LEAST_SECONDS = 3, 1.0
+REPEATED, TIMED_FOR = 3, 1.0
 """A pass is timed at least so often, and for so many seconds. The shortest time counts, because
 other work of the machine has delayed that pass least."""
 
@@ -53,7 +53,7 @@ def seconds(layer: str, sizes: Sizes, rows: int = 1) -> tuple[float, float]:
     module, x = _made(layer, sizes, rows)
     forward = backward = math.inf
     times, first = 0, process_time()
-    while times < REPEATED or process_time() - first < LEAST_SECONDS:
+    while times < REPEATED or process_time() - first < TIMED_FOR:
         times, began = times + 1, process_time()
         total = module(x).sum()
         middle = process_time()
