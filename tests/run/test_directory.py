@@ -19,7 +19,7 @@ from regard.errors import DataError, ModelError, RecipeError, RegardError, Train
 from regard.files.tensors import read_tensors
 from regard.run.averaging import average_run, average_weights
 from regard.run.beginning import begun
-from regard.run.checkpoints import newest, paths
+from regard.run.checkpoints import Checkpoint, newest, paths
 from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
 from regard.run.run import Run
@@ -117,6 +117,23 @@ def test_averaging_a_run_anew_keeps_the_newest_step(finished: Path, tmp_path: Pa
     assert (
         content(tmp_path / "three")["model.safetensors"] == content(finished)["model.safetensors"]
     )
+
+
+def test_a_checkpoint_that_training_removes_meanwhile_is_not_missed(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oldest, newer = copy / "checkpoints" / "step-2", copy / "checkpoints" / "step-8"
+    real = Checkpoint.weights
+
+    def removed(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
+        if oldest.exists():
+            shutil.copytree(copy / "checkpoints" / "step-6", newer)
+            reseal(newer, step=8)
+            shutil.rmtree(oldest)
+        return real(checkpoint)
+
+    monkeypatch.setattr(Checkpoint, "weights", removed)
+    assert average_run(copy, tmp_path / "out", 3, pytest.fail) == [4, 6, 8]
 
 
 def test_what_cannot_be_averaged_is_refused(copy: Path, tmp_path: Path) -> None:

@@ -66,20 +66,36 @@ def average_run(
         )
     if out.exists():
         raise RegardError(f"{out}: exists already: name a new directory")
-    found = _chosen(directory / "checkpoints", last, warn, best, steps)
-    if not found:
-        raise ModelError(f"{directory}: has no checkpoint to average yet: continue training")
-    if len(found) < last and not steps:
-        raise ModelError(
-            f"{directory}: has {len(found)} complete checkpoints, not {last}: "
-            f"give --last {len(found)}"
-        )
+    found, weights = _mean(directory, last, warn, best, steps)
     averaged = sorted(checkpoint.step for checkpoint in found)
     about = {key: found[0].manifest[key] for key in FINGERPRINTS}
     about |= {"step": averaged[-1], "averaged": averaged}
     tokenizer = open_tokenizer(directory)
-    write_model(out, recipe, tokenizer, average_weights(found), about)
+    write_model(out, recipe, tokenizer, weights, about)
     return averaged
+
+
+def _mean(
+    directory: Path, last: int, warn: Callable[[str], None], best: bool, steps: Sequence[int]
+) -> tuple[list[Checkpoint], dict[str, Tensor]]:
+    """The chosen checkpoints, and the mean of their weights.
+
+    They are chosen again if one is gone before it is read: the run may still be training.
+    """
+    while True:
+        found = _chosen(directory / "checkpoints", last, warn, best, steps)
+        if not found:
+            raise ModelError(f"{directory}: has no checkpoint to average yet: continue training")
+        if len(found) < last and not steps:
+            raise ModelError(
+                f"{directory}: has {len(found)} complete checkpoints, not {last}: "
+                f"give --last {len(found)}"
+            )
+        try:
+            return found, average_weights(found)
+        except ModelError:
+            if all(checkpoint.path.exists() for checkpoint in found):
+                raise
 
 
 def _chosen(

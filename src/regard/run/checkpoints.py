@@ -210,7 +210,8 @@ def _undamaged(
         except Unreadable as error:
             raise ModelError(f"{error}; or remove {path} to do without it") from None
         except ModelError as error:
-            damaged.append(error)
+            if path.exists():  # otherwise the run is training, and has removed it
+                damaged.append(error)
     if damaged and not whole:
         raise ModelError(
             f"{directory}: no checkpoint is complete ({damaged[0]}): put one back from a copy, "
