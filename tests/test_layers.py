@@ -53,6 +53,7 @@ def test_norm_comes_after_the_sum() -> None:
 
 def test_embedding_is_scaled_and_positioned() -> None:
     embedding = Embedding(ModelRecipe(d_model=4, dropout=0.0), vocabulary=11).eval()
+    torch.nn.init.normal_(embedding.tokens.weight)
     ids, positions = torch.tensor([[3, 7]]), torch.tensor([[0, 600]])
     expected = embedding.tokens.weight[[3, 7]] * 2 + sinusoids(601, 4)[[0, 600]]
     torch.testing.assert_close(embedding(ids, positions, longest=601)[0], expected)

@@ -37,11 +37,12 @@ def test_what_was_made_for_the_lock_is_removed_after_an_error(tmp_path: Path) ->
         raise KeyError
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "run").mkdir()
-    with alone_in(tmp_path / "run"):
-        pass
     with pytest.raises(KeyError), alone_in(tmp_path / "run"):
         raise KeyError
-    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+    with alone_in(tmp_path / "run"):
+        pass
+    assert list(tmp_path.iterdir()) == [tmp_path / "run"]
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 @pytest.mark.parametrize(("error", "stays"), [(InUse, True), (RegardError, False)])

@@ -231,14 +231,3 @@ def test_word_alignments(made: Path) -> None:
     assert said == "--alignments are of single sentences: leave out --paragraphs, --n-best"
     said = refused(*command, "--engine", "onnx", "--out", made / "nothing")
     assert said == "--alignments: --engine onnx shows no attention: leave one of them out"
-
-
-def test_a_model_without_attention_to_the_source_shows_no_alignments(
-    made: Path, tmp_path: Path
-) -> None:
-    fields = {"model.family": "dilated", "training.steps": 1}
-    sets = [f"--set={field}={value}" for field, value in fields.items()]
-    train = ["train", "-q", "--data", made / "data", *sets, "--out", tmp_path / "run"]
-    assert regard(*train).status == 0
-    said = refused("translate", tmp_path / "run", "--alignments", stdin=b"the dog\n")
-    assert said == f"--alignments: {tmp_path / 'run'} has no encoder-decoder attention to show them"

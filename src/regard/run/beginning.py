@@ -32,13 +32,14 @@ def alone_in(directory: Path) -> Iterator[None]:
     """Hold the lock of a run while its data is prepared.
 
     Raises InUse, before the block runs, if another process trains or prepares in `directory`, or
-    has begun a run there since this process looked. If the block raises an exception, a directory
-    that was made for the lock is removed.
+    has begun a run there since this process looked. A new lock is removed at the end, and a new
+    directory if the block raises an exception.
     """
-    lock, is_new = directory / ".lock", not directory.exists()
-    with ExitStack() as undone_after_errors:
+    lock = directory / ".lock"
+    is_new = not lock.exists()
+    with ExitStack() as removed_after_errors:
         with refusing_write_errors(directory):
-            undone_after_errors.enter_context(parents_made(lock))
+            removed_after_errors.enter_context(parents_made(lock))
         with locked(lock, wait=False) as is_alone:
             if not is_alone:
                 raise InUse(
@@ -50,9 +51,11 @@ def alone_in(directory: Path) -> Iterator[None]:
                     f"{directory}: another process has begun a run here meanwhile: give the "
                     "command again to continue it, or choose another --out"
                 )
-            if is_new:
-                undone_after_errors.push(lambda error, *_: lock.unlink() if error else None)
-            yield
+            try:
+                yield
+            finally:
+                if is_new:
+                    lock.unlink(missing_ok=True)
 
 
 def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
