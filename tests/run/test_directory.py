@@ -225,6 +225,16 @@ def test_an_older_recipe_file_that_means_the_same_is_left_as_it_is(copy: Path, d
     assert (copy / "manifest.json").exists()
 
 
+def test_a_run_that_has_not_ended_keeps_the_search_that_it_was_given_last(
+    tmp_path: Path, data: Path
+) -> None:
+    for recipe in (SHORT, SHORT.but(beam=2)):
+        run = Run(tmp_path / "run", recipe, data)
+        run.resume_or_start()
+        run.close()
+        assert begun(tmp_path / "run") == recipe
+
+
 def test_another_recipe_is_refused_naming_what_differs(copy: Path, data: Path) -> None:
     before = content(copy)
     with pytest.raises(RecipeError, match=r"training\.warmup_steps: 7 -> 5") as refusal:

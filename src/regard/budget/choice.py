@@ -2,9 +2,9 @@
 
 The machine's speed decides how many target tokens a model learns from: some steps of each model are
 timed. The largest model is chosen that learns from its `tokens_per_weight`: so many target tokens
-for each of its weights, where at most `most_passes` passes over the text count.
-Vocabulary and row length follow from the text; dropout and label smoothing from the number of
-passes over it; batch and warm-up from the number of steps.
+for each of its weights, where at most `most_passes` passes over the text count. Vocabulary and row
+length follow from the text; dropout and label smoothing from the number of passes over it; batch
+and warm-up from the number of steps.
 
 What loss to expect is computed for the user's information. Repeated tokens count less: if a text
 of U tokens is repeated until the model has learned from T tokens (T > U), these T tokens teach as

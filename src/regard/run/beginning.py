@@ -123,12 +123,12 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
     tuned, until training has made another. Before any other change, the model's manifest is
     removed, which makes the model invalid.
     """
-    path, before = directory / "recipe.toml", begun(directory)
-    its = recipe if before is None else recipe.merged({"search": dict(before.search)})
+    path, before, its = directory / "recipe.toml", begun(directory), recipe
+    if before is not None and (directory / MANIFEST).exists():
+        its = recipe.merged({"search": dict(before.search)})
     if before != its:
-        content = its.to_toml().encode()
         longer = before is not None and _differ_in_length(before, its)
-        if not (longer and replace_file(directory, path.name, content)):
+        if not (longer and replace_file(directory, path.name, its.to_toml().encode())):
             _replace(path, recipe.to_toml().encode())
     # tokenizer.json is written last: if it is there, the tokenizer's other files are there, too.
     for name in reversed(tokenizer_files(data)):
