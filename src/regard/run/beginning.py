@@ -161,8 +161,13 @@ def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: boo
             "text was prepared: put the old tokenizer back, or choose another --out"
         )
     if changed and not knowingly:
-        what = "data" if "data" in changed else "validation set"
+        what = part_in_words(changed)
         raise ModelError(
             f"{checkpoint}: the {what} changed since this run began: put the old {what} back, "
             "choose another --out, or continue knowingly with --accept-changes"
         )
+
+
+def part_in_words(changed: Collection[str]) -> str:
+    """The name, in messages, of the data that has changed; `changed` is as in `refuse_changed`."""
+    return "data" if "data" in changed else "validation set"

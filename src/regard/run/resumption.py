@@ -14,6 +14,7 @@ from regard.recipe import changes
 from regard.run import checkpoints
 from regard.run.beginning import (
     begun,
+    part_in_words,
     refuse_adam_after_muon,
     refuse_changed,
     refuse_less_time,
@@ -119,7 +120,7 @@ class Resumption:
         changed = [what for what, mine in own.items() if about.get(what, mine) != mine]
         refuse_changed(changed, checkpoint.path, knowingly=self._accept_changes)
         if changed:
-            what = "data" if "data" in changed else "validation set"
+            what = part_in_words(changed)
             self._warn(f"{checkpoint.path}: the {what} changed since this run began")
         earlier = begun(self._directory.path) or setup.recipe
         refuse_adam_after_muon(self._directory.path, earlier, setup.recipe)
