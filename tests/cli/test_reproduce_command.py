@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.refusing import refused, regard
-from regard.reproduce import table1
+from regard.reproduce import costs, table1
 from regard.reproduce.layers import LAYERS
 from regard.reproduce.making import reproduce_tables
 from regard.reproduce.scales import Mini
@@ -40,6 +40,7 @@ def test_table_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                         ("TIMED_N", 16), ("TIMED_DS", {})):  # fmt: skip
         monkeypatch.setattr(table1, name, value)
     monkeypatch.setattr(table1, "_notes", lambda found: ("note",))
+    monkeypatch.setattr(costs, "TIMED_FOR", 0.0)
     command = ["reproduce", "table1", "--jobs", "1", "--out", tmp_path / "x"]
     done = regard(*command)
     assert done.status == 0, done.stderr
