@@ -1,4 +1,4 @@
-"""`regard average`: the mean of a run's last checkpoints, as a model directory."""
+"""`regard average`: writes the mean of some checkpoints of a run as a model directory."""
 
 from pathlib import Path
 from typing import Annotated

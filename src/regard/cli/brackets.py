@@ -116,7 +116,7 @@ class _Watched:
     def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the lines; write a remark once if a tree has more than one line.
 
-        The signs are a line that leaves a bracket open and, somewhere below it, a line that is
+        A tree seems to have more than one line if a line leaves a bracket open, and a later line is
         indented or closes more brackets than it opens.
         """
         for line in lines:

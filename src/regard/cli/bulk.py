@@ -1,4 +1,4 @@
-"""`regard translate --out`: millions of lines, by one process or by all that torchrun starts."""
+"""`regard translate --out`: translates a large file, by one process or all that torchrun starts."""
 
 import hashlib
 import json

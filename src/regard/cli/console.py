@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @cache
 def console() -> "Console":
-    """Standard error, as rich writes to it; rich is not loaded before it is used."""
+    """The console of the library rich for standard error; rich is imported at the first call."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False, soft_wrap=True)

@@ -136,7 +136,7 @@ def look(
 
 
 def _draw_model(model: "EncoderDecoder", number: int | None, path: Path | None) -> None:
-    """Write Figure 1 or 2, in the format that the file's name ends in.
+    """Write Figure 1 or 2; the ending of the file's name (.svg) gives the format.
 
     Without `path`, the file is figure-`number`.svg. Raises ModelError if the model is not a
     Transformer.
@@ -163,7 +163,7 @@ class _View:
     """The layer, counted from 1; None means the last."""
     heads: list[int]
     """Heads, counted from 1. If the list is empty, Figures 4 and 5 show the two heads of lowest
-    entropy, and all other forms show all heads."""
+    entropy; a page, a heat map and Figure 3 show all heads."""
     word: str | None
 
     def layer_of(self, kind: "AttentionKind") -> int:
@@ -234,7 +234,7 @@ class _View:
         write_file(path, file.getvalue())
 
     def write_figure(self, number: int, path: Path | None, model: "EncoderDecoder") -> None:
-        """Write one of Figures 1 to 5, in the format that the file's name ends in.
+        """Write one of Figures 1 to 5; the ending of the file's name (.svg) gives the format.
 
         Without `path`, the file is figure-`number`.svg.
         """

@@ -97,7 +97,7 @@ def parse(
 
 @dataclass(frozen=True)
 class _Form:
-    """The form of the written trees: one tree a line, unless an option asks for another form."""
+    """The output format: one tree on each line, unless an option asks for another format."""
 
     pretty: bool
     draw: bool
@@ -105,7 +105,7 @@ class _Form:
     silver_threshold: float | None
 
     def refuse_unfit(self) -> None:
-        """Raise RecipeError for several forms of output, or a --write-silver that is not finite."""
+        """Raise RecipeError for several output formats, or an infinite or NaN threshold."""
         threshold = self.silver_threshold
         if self.pretty + self.draw + self.as_json + (threshold is not None) > 1:
             raise RecipeError("--pretty, --draw, --json and --write-silver exclude one another")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regard.run.journal import Record
 
 PLAIN_LINE_SECONDS = 10.0
-"""Unless urgent, a plain line is left out if the last one is less than this many seconds old."""
+"""A plain line is left out if the last one is less than this many seconds old, unless urgent."""
 
 
 class _Display:

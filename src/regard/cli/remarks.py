@@ -20,11 +20,11 @@ def on_words(lines: Sequence[str]) -> str:
 
 
 def on_forms(texts: Sequence[Sequence[str]]) -> tuple[int, str] | None:
-    """The number of the text that is least in Unicode's form NFC, and what follows from that.
+    """The index of the text with the largest share of lines not in NFC, and a remark on this text.
 
-    The result is None if the texts are alike. A letter such as an umlaut or a syllable of Hangul is
-    one character in NFC, and several in NFD, as macOS writes. Scores take the two for different
-    letters.
+    NFC is a normalization form of Unicode. The result is None if the shares hardly differ. A letter
+    such as an umlaut or a syllable of Hangul is one character in NFC, and several in NFD, which
+    macOS writes. Scores take the two for different letters.
     """
     shares = [sum(not is_normalized("NFC", line) for line in text) / len(text) for text in texts]
     most = max(range(len(texts)), key=shares.__getitem__)

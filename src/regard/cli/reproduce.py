@@ -165,8 +165,7 @@ def _processes(jobs: int) -> int:
 def _progress(
     study: "Study", experiments: "list[Experiment]", quiet: bool
 ) -> "Iterator[Callable[[Finished], object]]":
-    """Each minute, show which rows of tables are trained; yield a function that shows a finished
-    row.
+    """Show each minute which rows are being trained; yield a function that shows a finished row.
 
     If `quiet` is True, nothing is shown.
     """

@@ -228,8 +228,9 @@ def _texts(
 ) -> tuple[list[list[str]], list[list[str]]]:
     """The lines of each file of `systems`, and the lines of each file of `references`.
 
-    Writes notes: if BLEU divides words as `usual`, but the first reference needs another way; and
-    if only some of the files have composed letters. Raises the errors of `_aligned`.
+    Writes a note if BLEU divides words by 13a or intl (`usual`), but the first reference needs
+    another tokenizer. Writes a note if the files differ in their Unicode normalization. Raises the
+    errors of `_aligned`.
     """
     from regard.cli.remarks import on_forms, on_words
     from regard.files.lines import shown_name

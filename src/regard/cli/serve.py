@@ -212,7 +212,7 @@ def _leaving_at_once(server: "Server") -> Callable[[int, FrameType | None], None
     """A signal handler that ends the process at the second Ctrl-C, else calls the server's handler.
 
     At the second Ctrl-C, the server's own handler would let the interpreter end while a thread
-    still translates, and abort.
+    still translates; then the process would abort.
     """
     handle = server.handle_exit
 

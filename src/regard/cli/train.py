@@ -184,7 +184,7 @@ def _refuse_several(seeds: int | None, plan: bool, verify_resume: int | None) ->
 
 
 def _translate(model: Path, source: Path, out: Path, *, threads: int, quiet: bool) -> None:
-    """Translate a file as `regard translate --out` does, fast: with a beam of at most BEAM."""
+    """Translate a file as `regard translate --out` does; the beam is at most BEAM, for speed."""
     from regard.cli.translate import translate
     from regard.recipe import Recipe
 

@@ -144,8 +144,8 @@ def translate(
 def _window(translator: "Translator", wanted: int | None, source: Path, out: Path | None) -> int:
     """The number of lines to read and decode together: `wanted`, or by default what is fastest.
 
-    Who types waits for each answer: then it is 1. With --out, its default is the same on every
-    device, because other machines may share the work or continue it.
+    It is 1 if the lines are typed on a terminal, so that each line is answered at once. With --out,
+    the default is the same on every device: other machines may share the work or continue it.
     """
     from regard.equations import Arithmetic
 
@@ -204,7 +204,7 @@ def _refuse_unaligned(
 
 
 def _refuse_unseen(alignments: bool, translator: "Translator", model: Path) -> None:
-    """Raise RecipeError for --alignments of a model that has no attention to the source."""
+    """Raise RecipeError for --alignments of a model without encoder-decoder attention."""
     if alignments and "cross" not in translator.network.attentions():
         raise RecipeError(f"--alignments: {model} has no encoder-decoder attention to show them")
 
@@ -219,7 +219,11 @@ def _refuse_text(models: Sequence[Path]) -> None:
 def _opened(
     models: Sequence[Path], engine: str | None, precision: str, exact: bool | None, threads: int
 ) -> "tuple[Translator, str]":
-    """The translator and its actual precision, which is never "auto" or "fastest"."""
+    """The translator, and the precision in which it computes.
+
+    "auto" and "fastest" are replaced by the precision that they choose. With an engine, `precision`
+    is returned unchanged: `regard export` has chosen the precision of the model.
+    """
     from regard.machine.devices import keep_freed_memory, set_threads
 
     _refuse_text(models)

@@ -1,4 +1,4 @@
-"""Translates lines of text, and writes them in the form that `regard translate` is asked for."""
+"""Translates lines of text, and formats the translations for `regard translate`."""
 
 import json
 from collections import Counter
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SentenceLines:
-    """Translates lines, each a sentence, and writes them in the form that the options ask for."""
+    """Translates lines of one sentence each, and formats the translations as the options say."""
 
     translator: "Translator"
     input: Path

@@ -53,7 +53,7 @@ class Blocks:
         Before the folder is made, every line is read: `measure` is called with the lines of a block
         and the number of its first line, from 0. `measure` returns the number of the block's source
         tokens, or raises DataError. Raises RegardError if the folder was begun with other settings,
-        or if the output exists.
+        or if the output exists although not all blocks are finished.
         """
         self._remove_leftovers()
         begun = self._read_manifest()

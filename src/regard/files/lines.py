@@ -1,4 +1,4 @@
-"""Lines of text, the form of corpora: one sentence on each line (§5.1).
+"""Read text files that have one sentence on each line, as the corpora have (§5.1).
 
 Plain, .gz, .xz and .zst files are recognised by their first bytes, not by their names; "-" is
 standard input. Memory is limited for every file: one block is read ahead, and a line longer than
@@ -36,7 +36,7 @@ _ZSTD_WINDOW = 2**27
 
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _ZSTD = b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))
-"""The first bytes of a frame with text, and of 16 kinds of frames to skip, which pzstd writes."""
+"""The first bytes of a zstd frame with text, and of skippable frames, which pzstd also writes."""
 
 
 def read_lines(path: str | Path, read: Callable[[int], object] | None = None) -> Iterator[str]:

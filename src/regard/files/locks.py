@@ -1,4 +1,4 @@
-"""Locks of files, which end with the process that holds them, however the process ends."""
+"""File locks; a lock is released when the process that holds it ends, in whatever way."""
 
 import fcntl
 import os

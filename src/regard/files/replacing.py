@@ -80,7 +80,10 @@ def _claimed(place: Path) -> Iterator[Path]:
 
 
 def _clear_leftovers(place: Path) -> None:
-    """Remove what killed writers of `place` left beside it."""
+    """Remove what killed writers of `place` left beside it.
+
+    If there is no `place`, the earlier directory gets its name back.
+    """
     leftover = re.compile(
         re.escape(f".{place.name}.") + f"[0-9a-f]{{8}}({LOCK}|{PARTIAL}|{EARLIER})"
     )

@@ -44,7 +44,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
                 raise ValueError(f"its header has more than {LONGEST_HEADER // 2**20} MiB")
         if _is_utf8(path):
             return safetensors.torch.load_file(path)
-        return safetensors.torch.load(path.read_bytes())  # safetensors cannot open such a path
+        return safetensors.torch.load(path.read_bytes())  # safetensors opens only UTF-8 paths
     except (OSError, safetensors.SafetensorError, ValueError, KeyError) as error:
         raise ModelError(
             f"{path}: damaged or not safetensors: {reason(error)}: {COPY_AGAIN}"

@@ -14,9 +14,9 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 
 OPTIONS = {"triton.mix_order_reduction": False}
-"""Options of the compiler, as far as the installed PyTorch has them. By default, the compiler makes
-one kernel, for layer normalization, that sums a gradient both within rows and over rows. On an
-H200, this kernel takes twice as long as two kernels."""
+"""Options of the compiler; an option that the installed PyTorch lacks is left out. By default, the
+compiler sums a gradient of layer normalization within rows and over rows in a single kernel. On an
+H200, this kernel takes twice as long as two separate kernels."""
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -19,10 +19,10 @@ class Interrupted(BaseException):
 
 
 class Interrupt:
-    """Records a signal; a second signal raises KeyboardInterrupt or, if `patient`, is recorded.
+    """Records the first signal; the second one raises KeyboardInterrupt, unless `patient` is True.
 
-    A process of torchrun should be patient, because torchrun and a cluster's scheduler may both
-    send a signal.
+    If `patient` is True, every signal is recorded. A process of torchrun should be patient, because
+    torchrun and a cluster's scheduler may both send a signal.
     """
 
     signum: int | None = None
@@ -32,7 +32,7 @@ class Interrupt:
         self.patient = patient
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        """Record a signal; from the second on, raise KeyboardInterrupt if `patient` is False."""
+        """Record a signal; unless `patient` is True, raise KeyboardInterrupt at the second one."""
         if self.signum is not None and not self.patient:
             raise KeyboardInterrupt
         self.signum = signum
@@ -52,9 +52,10 @@ def interruptible(patient: bool = False) -> Iterator[Interrupt]:
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """A context: the processes that are started in it ignore SIGINT and SIGTERM.
+    """Block SIGINT and SIGTERM in a `with` block, and in the processes that are started in it.
 
-    If a signal comes within the block, this process reacts to the signal after the block.
+    If a signal comes within the block, this process reacts to the signal after the block. In the
+    started processes, the signals stay blocked.
     """
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # a child inherits the mask
     try:

@@ -62,7 +62,7 @@ class Processes:
     store: Any = None
     """torch's key-value store, which outlives each single process."""
     _waits: list[float] = field(default_factory=list, compare=False)
-    """When this process began to wait for others; empty while it does not wait."""
+    """The `time.monotonic` at which this process began to wait; empty while it does not wait."""
 
     @property
     def first(self) -> bool:
@@ -94,10 +94,11 @@ class Processes:
             dist.reduce_scatter_single(part, whole)
 
     def agree_on_memory(self, enough: bool = True, numbers: Sequence[int] = ()) -> list[int]:
-        """Sum each number; raise OutOfMemory in all processes if `enough` is False in any of them.
+        """Sum each number over all processes; all raise OutOfMemory if `enough` is False in one.
 
-        Every call exchanges equally many numbers: a process that is out of memory calls this from
-        another line of code than the other processes, but their calls must match.
+        A process that is out of memory may call this from another line of code than the others, and
+        with more or fewer numbers. Zeros are added, so that all calls exchange MOST_NUMBERS values
+        and the value of `enough`.
         """
         unused = [0] * (MOST_NUMBERS - len(numbers))
         short, *sums = self.sum(not enough, *numbers, *unused)
@@ -173,7 +174,7 @@ class Processes:
                     _end(self, _without(" and ".join(f"rank {rank}" for rank in gone)))
 
     def introduce(self) -> None:
-        """Store this process's `_place` and id, so that the others can check whether it runs."""
+        """Store this process's host and id, so that other processes can check whether it runs."""
         self.store.set(f"process/{self.rank}", f"{_place()} {os.getpid()}")
 
     def _ended(self) -> list[int]:
@@ -190,7 +191,10 @@ class Processes:
         return ended
 
     def _lives(self, rank: int) -> bool:
-        """Whether a process runs; True if it has another `_place`, where nothing can be checked."""
+        """Whether a process runs; True if this is unknown.
+
+        It is unknown for a process on another host or in another container.
+        """
         with suppress(OSError, RuntimeError):
             place, process = self.store.get(f"process/{rank}").decode().split()
             if place == _place():

@@ -11,7 +11,7 @@ from regard.machine.devices import free_memory, is_out_of_memory, wait_for
 from regard.machine.threads import computing_with
 
 SIZE = {"cpu": 1024, "cuda": 4096}
-"""Rows, and columns, of the matrices that are multiplied."""
+"""The number of rows, and of columns, of the matrices that are multiplied, by type of device."""
 LEAST_SIZE = 256
 PRODUCTS, LEAST_SECONDS = 5, 0.2
 """At least this many products are timed, and they take at least this many seconds together."""

@@ -60,7 +60,7 @@ class Rendering(Mended):
 
 
 class Engine:
-    """A translator with a queue. If a translation looks wrong, the sentence is searched again.
+    """A translator with a queue. If a translation looks wrong, a second search is made.
 
     Engines that share the lock `turn` translate one after another, so that each can use all cores.
     """

@@ -1,4 +1,4 @@
-"""The outermost layer of the server: limits on bodies, safe headers, metrics and the log."""
+"""A layer around the routes: limits on bodies, security headers, metrics and the log."""
 
 import asyncio
 import json
@@ -106,7 +106,7 @@ class Guard:
         problem = state.pop("problem", None)  # removed: an exception keeps its frames in memory
         path = scope["path"]
         if path not in TRANSLATING:
-            path = getattr(scope.get("route"), "path", "other")  # never what the client wrote
+            path = getattr(scope.get("route"), "path", "other")  # the route's pattern, not the URL
         status = answer.status or 499
         self._metrics.requests.labels(path, status).inc()
         self._metrics.seconds.labels(path).observe(seconds)

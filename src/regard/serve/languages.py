@@ -45,7 +45,7 @@ def base(code: str) -> str:
 
 @dataclass(frozen=True)
 class LanguagePair:
-    """The source and target language of a model, by codes as `usual` writes them."""
+    """The codes of a model's source and target language, in the form that `usual` returns."""
 
     source: str
     target: str

@@ -184,7 +184,10 @@ async def _made(
 
 
 def _answer(found: list[list[str]], wanted: int, guesses: list[Guess], as_list: bool) -> Translated:
-    """The answer to a request: each field is a list or, unless `as_list`, the list's only item."""
+    """The answer to a request; each field is a list that has an item for each text.
+
+    If `as_list` is False, there is one text, and each field is the item of this text.
+    """
     fields: dict[str, list[Any]] = {"translatedText": [versions[0] for versions in found]}
     if wanted:
         fields["alternatives"] = [versions[1:] for versions in found]

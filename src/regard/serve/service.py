@@ -201,7 +201,7 @@ class Service:
 def _submit(
     engine: Engine, jobs: Sequence[Job], ask: Callable[[int, str], SentenceRequest]
 ) -> None:
-    """Submit all jobs' sentences together; otherwise the first job could fill the queue."""
+    """Submit the sentences of all jobs at once: the first job alone could fill the queue."""
     asked = [ask(*numbered) for job in jobs for numbered in enumerate(job.passage.sentences)]
     futures = iter(engine.submit(asked))
     for job in jobs:
