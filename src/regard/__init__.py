@@ -41,5 +41,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, which completion offers."""
+    """The public names, which tab completion offers."""
     return list(__all__)

@@ -4,7 +4,7 @@ import sys
 
 
 def run() -> None:
-    """Run the command; an interrupt while modules are loading exits with status 130."""
+    """Run `regard`; if Ctrl-C interrupts the import of modules, exit with status 130."""
     try:
         from regard.cli.main import main
 

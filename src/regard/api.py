@@ -71,7 +71,8 @@ def prepare(
                                     "small-parse" for trees, or the recipe "small" for text, with
                                     a vocabulary and a row length that suit the text
         changes                     fields of the recipe to change: {"data.max_length": 100}
-        workers                     processes for text; by default one for each usable core
+        workers                     how many processes may share the work on text; by default, one
+                                    for each usable core
         progress                    called with a `data.aligned.Progress`, again and again, while
                                     the files are read
 
@@ -134,9 +135,9 @@ def train(
         source ... mix, tokenizer, recipe, changes   as for `prepare`
         data              a directory that `prepare` made, in place of files
         task              "translate" or "parse"; by default, the files, data or model decide it
-        minutes           the time of the run, or 0 for no limit; for a new translator without
-                          `recipe` and `start_from`, a recipe is chosen that suits this time or,
-                          for 0, an hour
+        minutes           the time that the run may take, or 0 for no limit. If a new translator has
+                          no `recipe` and no `start_from`, a recipe is chosen that suits this time;
+                          for 0, a recipe that suits an hour
         start_from        a model directory; training begins with the weights of its model
         accept_changes    continue although the recipe or the data has changed
         micro_batches     the number of parts that a batch is divided into: a larger number needs
@@ -146,7 +147,7 @@ def train(
         shard             divide the weights and the optimizer's moments among the processes
         progress          called with a dict for each event. Its "event" is "prepare" while data is
                           prepared, with the fields of `data.aligned.Progress`, or "chosen", with
-                          the fields of `budget.Choice`. Later dicts are the records of
+                          the fields of `budget.choice.Choice`. Later dicts are the records of
                           out/journal.jsonl: "start", "step" (with loss and rate), "validation"
                           (with perplexity, accuracy and bleu or f1), "save", "finish"
         warn              called with each warning, a sentence
@@ -225,8 +226,9 @@ def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "l
 def _saving_at_a_signal(patient: bool) -> "Iterator[Interrupt]":
     """A context that yields an `Interrupt`, which records SIGINT and SIGTERM in the main thread.
 
-    After a signal the run saves and raises Interrupted. This context then raises KeyboardInterrupt
-    for SIGINT, and SystemExit for SIGTERM. If `patient`, signals after the first are ignored.
+    After a signal, the run saves a checkpoint and raises Interrupted. This context then raises
+    KeyboardInterrupt for SIGINT, and SystemExit for SIGTERM. If `patient`, signals after the first
+    are ignored.
     """
     from regard.machine.interrupt import Interrupt, Interrupted, interruptible
 

@@ -3,8 +3,8 @@
 "An attention function can be described as mapping a query and a set of key-value pairs to an
 output": the output is a sum of the values, weighted by how well the query fits each key.
 
-Masks are boolean, True where a query may attend. Every mask follows from segments: the sentences
-that share a row are numbered 1, 2, ..., padding is 0, and a position attends to its own segment.
+Masks are boolean, True where a query may attend. Sentences that share a row are its segments, with
+the numbers 1, 2, ...; padding has the number 0. A position attends to its own segment only.
 """
 
 import torch
@@ -40,14 +40,14 @@ def segment_mask(
 
 
 def causal_mask(length: int, device: torch.device) -> Bool[Tensor, "length length"]:
-    """§3.2.3: a position of the decoder attends to itself and to the positions before it."""
+    """§3.2.3: the mask that lets a position attend to itself and to the positions before it."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
 class MultiHeadAttention(Computing):
     """§3.2.2: MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O.
 
-    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). Each of W_q, W_k and W_v serves all h heads.
+    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). W_q, W_k and W_v are for all h heads together.
     `dropout` applies to the attention weights; the paper's translation models have none.
     """
 

@@ -34,10 +34,11 @@ class Cache:
         values: Float[Tensor, "sentences heads new d_v"],
         places: Int[Tensor, "sentences new"] | None,
     ) -> None:
-        """Add slots, in place while there is capacity, and write the new keys and values.
+        """Add a slot for each new key, and write the new keys and values.
 
-        `places` says, for each sentence, which slots are written to. None means the added slots,
-        which is faster. No slots are added to a cache that `with_room` made: it has them already.
+        `places` holds the indices of the slots to write to, for each sentence. None means the last
+        slots, which is faster. The tensors are replaced by larger ones only if they are too small.
+        No slots are added to a cache that `with_room` made: it has them already.
         """
         if not self._roomy:
             self.slots += keys.shape[2]
@@ -57,20 +58,20 @@ class Cache:
         values: Float[Tensor, "sentences heads new d_v"],
         places: Int[Tensor, "sentences new"],
     ) -> None:
-        """Write keys and values into these slots of each sentence."""
+        """Write keys and values into the slots `places` of each sentence."""
         sentences = torch.arange(len(places), device=places.device)
         for store, new in (self.keys, keys), (self.values, values):
             store[sentences[:, None], :, places] = new.transpose(1, 2).to(store.dtype)
 
     def of(self, sentences: Int[Tensor, " fewer"]) -> Self:
-        """A cache of these sentences."""
+        """A cache that holds only the sentences with these indices."""
         keys, values = (store.index_select(0, sentences) for store in (self.keys, self.values))
         cache = type(self)(keys, values, self._multiple)
         cache.slots = self.slots
         return cache
 
     def with_room(self, slots: int) -> Self:
-        """A cache of this many slots, which can all be written to; `append` adds no slots to it."""
+        """This cache, enlarged to `slots` writable slots; `append` adds no slots to the result."""
         keys, values = (padded(store, slots, 1) for store in (self.keys, self.values))
         cache = type(self)(keys, values, self._multiple)
         cache.slots, cache._roomy = slots, True

@@ -116,7 +116,7 @@ class Cost:
     counted_flop: float
     """The operations that `flop_of_tokens` counts."""
     seconds: float
-    """Seconds of training. A run's seconds include validating and saving; a plan's do not."""
+    """Seconds of training. Validating and saving are included, except in the plan of a run."""
     devices: int
     """The number of GPUs; without a GPU, the number of processes that torchrun started."""
     single_precision_flop_per_second: float

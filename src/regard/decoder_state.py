@@ -1,6 +1,6 @@
 """The state of a decoder that writes one token at a time, for a search.
 
-After each step, the search selects the rows (hypotheses) that live on.
+After each step, the search selects the rows (hypotheses) that it continues.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class DecoderState:
     filled: Int[Tensor, " sentences"]
     """The number of slots that a sentence uses; its other slots are not attended to."""
     uniform: bool
-    """True until the first compaction or `with_room`: all sentences use equally many slots."""
+    """Whether all sentences surely use equally many slots. True until the first compaction or call
+    of `with_room`."""
     length: int
     """The number of tokens decoded so far, <s> included. After `with_room`, it includes the tokens
     of all steps that there is room for."""
@@ -149,8 +150,8 @@ class DecoderState:
     def _only(self, most: int) -> DecoderState:
         """Renumber the slots, used ones first, and keep at most `most` slots of each sentence.
 
-        The caches get `most` slots. If the state has fewer slots, the contents of the other slots
-        of the caches have no meaning.
+        The caches get `most` slots. If the state has fewer slots, the contents of the last slots of
+        the caches have no meaning.
         """
         lives = self.ancestry.any(dim=1)
         filled = lives.sum(dim=1)

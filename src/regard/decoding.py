@@ -53,7 +53,7 @@ sentence, and the numbers of the sentences."""
 
 
 class Searchable(Steppable[Rows, Any], Protocol):
-    """A model to search: an EncoderDecoder, or an Ensemble."""
+    """A model that a search can use: an EncoderDecoder, or an Ensemble."""
 
     @property
     def by(self) -> Arithmetic:
@@ -89,7 +89,10 @@ class Decoding:
 
     @property
     def one_by_one(self) -> bool:
-        """Whether sentences are decoded singly: `exact` is True, and batches may change bits."""
+        """Whether each batch has only one sentence.
+
+        This is so if `exact` is True and a sentence's results may depend on the others in a batch.
+        """
         if not self.exact:
             return False
         beam, threads = self.recipe.beam, torch.get_num_threads()
@@ -137,7 +140,7 @@ class Decoding:
                     too_large.append(batch)
                 else:
                     found.update(zip(batch, best_of_each, strict=True))
-            if too_large:  # other batches have ended, too
+            if too_large:  # all batches have ended by now
                 free_memory(self.model.device)
             for batch in too_large:
                 found.update(zip(batch, self._alone(sources, search, batch), strict=True))
@@ -191,7 +194,7 @@ class Decoding:
         return by.batch_tokens // len(self.model.members) if by.streams else by.batch_tokens
 
     def _may_loop(self, tokens: int, share: int) -> bool:
-        """Whether workers with this many cores each compute by loops."""
+        """Whether workers compute by compiled loops, if each has `share` cores."""
         return share == 1 and self.exact is False and tokens >= LOOPS_FROM
 
     def _can_copy(self, tokens: int) -> bool:
@@ -207,7 +210,7 @@ class Decoding:
         return by_length(sources, most * 4 // max(4, self.recipe.beam), workers, least)
 
     def _make_tables(self, sources: Sequence[Sequence[int]]) -> None:
-        """Make the tables of positions now: one stream does not wait until another makes them."""
+        """Make the tables of positions now, so that no stream waits until another makes them."""
         longest = max(map(len, sources), default=0) + WIDTH + self.recipe.max_extra
         for member in self.model.members:
             member.make_tables(longest + member.by.granule.steps)

@@ -24,9 +24,10 @@ from regard.start import MINUTES, Start
 from regard.text.opening import open_tokenizer
 
 SHARE_OF_EACH = 1 / 6
-"""The share of the whole time that each of the two other models learns for."""
+"""The share of the whole time for training each of the two models that translate the text."""
 LEAST_OF_TIME = 1 / 3
-"""The model itself learns for at least this share of the time, however long translating takes."""
+"""The least share of the whole time for training the model that learns from the translations,
+however long translating takes."""
 
 Translate = Callable[[Path, Path, Path], object]
 """A function that is given a model's directory, a file to translate, and the file to write."""
@@ -37,16 +38,16 @@ class _Places:
 
     def __init__(self, out: Path):
         self.forward, self.backward = out / "forward", out / "backward"
-        """The runs of the two other models, here called the forward and the backward model."""
+        """The run directories of the two models that translate: the forward and backward model."""
         self.text = out / "text"
         self.source, self.target = self.text / "source.txt", self.text / "target.txt"
         """The text to learn from."""
         self.translated, self.back = self.text / "forward.txt", self.text / "backward.txt"
         """Translations: of `source` by the forward model, of `target` by the backward model."""
         self.trained = self.text / "trained"
-        """An empty file, made when both other models are trained."""
+        """An empty file, written once the forward and the backward model are trained."""
         self.seconds = self.text / "seconds.json"
-        """How long translating has taken so far."""
+        """A file with the number of seconds that translating has taken so far."""
         self.tokenizer = self.forward / "tokenizer.json"
         data = self.forward / "data"
         self.valid = data / "valid.source.txt", data / "valid.target.txt"
@@ -60,18 +61,18 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
     """Yield the starts of three runs: in OUT/forward, in OUT/backward, and in OUT (`start.out`).
 
     Each run must be trained to its end before the next start is asked for. Each of the first two
-    runs takes SHARE_OF_EACH of the time; if a later call gives another time, theirs stays. Then
-    their models translate the text, and the run in OUT has what is left of the time. A later call
-    yields only the start of the run in OUT if the first two runs are trained. Raises RegardError
-    for options that do not fit --diversify, for files other than those that the runs were begun
-    with, and if another process is at work in OUT.
+    runs takes SHARE_OF_EACH of the time that the first call gives; later calls do not change this.
+    Then their models translate the text, and the run in OUT has what is left of the time. A later
+    call yields only the start of the run in OUT if the first two runs are trained. Raises
+    RegardError for options that do not fit --diversify, for files other than those that the runs
+    were begun with, and if another process is at work in OUT or OUT was begun without --diversify.
     """
     _refuse_unfit(start)
     with locked(start.out / ".diversify.lock", wait=False) as alone:
         if not alone:
             raise RegardError(f"{start.out}: another process is at work here: wait for it")
         its = _Places(start.out)
-        if begun(start.out) and not its.back.exists():  # the model itself begins last
+        if begun(start.out) and not its.back.exists():  # the run in OUT begins last
             raise RegardError(
                 f"{start.out}: was begun without --diversify: choose another --out, or leave it out"
             )
@@ -90,7 +91,7 @@ def _three(start: Start, its: _Places, translate: Translate) -> Iterator[Start]:
         whole = start.minutes or (0.0 if own else share / SHARE_OF_EACH)
     if not its.trained.exists():
         yield replace(start, out=its.forward, minutes=share or None)
-        start.files.refuse_other_than(its.forward / "data", start.out)  # it may have changed since
+        start.files.refuse_other_than(its.forward / "data", start.out)  # files may have changed
         _keep_text(start.files, its)
         yield _reverse(start, its, share)
         write_file(its.trained, "")
@@ -175,7 +176,7 @@ def _keep_text(files: TrainingFiles, its: _Places) -> None:
 def _leave_out_validated(its: _Places) -> None:
     """Replace a translation by an empty line if it and its sentence are a validation pair.
 
-    When data is prepared, pairs with an empty side are left out.
+    When data is prepared, pairs in which one line is empty are left out.
     """
     validated = its.validated()
     for made, pairs, side in (

@@ -105,7 +105,7 @@ def by_length(
 
 
 def _cut(order: Sequence[int], sources: Sequence[Sequence[int]], slots: int) -> Iterator[list[int]]:
-    """Cut sentences in this order, the longest first, into batches of at most `slots` tokens."""
+    """Put sentences into batches of at most `slots` tokens; `order` has the longest first."""
     batch: list[int] = []
     width = 0
     for i in order:

@@ -35,7 +35,7 @@ class Ensemble:
 
     @property
     def by(self) -> Arithmetic:
-        """The arithmetic of the first member; the arithmetics of the others have other weights."""
+        """The arithmetic of the first member; each member has an arithmetic for its own weights."""
         return self.members[0].by
 
     @property
@@ -55,7 +55,7 @@ class Ensemble:
     def step(
         self, tokens: Int[Tensor, " rows"], state: EnsembleState
     ) -> tuple[Float[Tensor, "rows vocabulary"], EnsembleState]:
-        """The log of each next token's probability, and the state after `tokens`.
+        """The log of the probability of each possible next token, and the state after `tokens`.
 
         The probability is the mean over the members; its log is in fp32.
         """

@@ -70,12 +70,12 @@ class Learned(NamedTuple):
 
 
 class FewRowsLimits(NamedTuple):
-    """Which batches are decoded faster by loops over all layers than by the modules of a model."""
+    """Limits of the batches that loops over all layers decode faster than a model's modules."""
 
     tokens: int
     """Batches are made smaller, to give more cores some work, down to this many source tokens."""
     products: int
-    """A step multiplies at most this often: the number of rows times the number of weights."""
+    """The most multiplications in a step: the number of rows times the number of weights."""
 
 
 class Together(Protocol):

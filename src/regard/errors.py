@@ -6,6 +6,7 @@
     ├── ModelError         a model directory or checkpoint that is missing or damaged
     │   └── Unreadable     a model or checkpoint that cannot be read now, or by this version
     ├── TrainingError      training that cannot begin or continue
+    │   ├── InUse          a run that another process trains, or whose data it prepares
     │   └── Diverged       training whose loss, or a weight, is no longer a number
     └── MissingExtra       an optional dependency that is not installed
 
@@ -55,7 +56,7 @@ def unknown(
 
 
 class DataError(RegardError):
-    """A corpus cannot be used; the message names the file and the line, counted from 1."""
+    """A corpus cannot be used. The message may name the file and the line, counted from 1."""
 
     def __init__(self, problem: str, path: str | Path | None = None, line: int | None = None):
         place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "

@@ -39,7 +39,8 @@ class Granule:
     def run(self, rules: StepRules[Value], value: Value, times: int) -> Value:
         """Make this many steps by `rules`, the first from `value`; return the last result.
 
-        `value` may be overwritten. A step that changes the shape of a tensor cannot be recorded.
+        `value` may be overwritten. On a GPU, a step can be recorded as a CUDA graph only if no
+        tensor changes its shape.
         """
         for _ in range(times):
             value = rules.unseen_step(value)

@@ -33,7 +33,7 @@ def ranking(
     # Equal values must have equal bits: -0 becomes 0, and every NaN becomes the same NaN.
     values = (values + 0.0).masked_fill(values.isnan(), torch.nan)
     bits = values.view(torch.int32)
-    # The lower a negative float is, the larger is the integer of its lower 31 bits: invert them.
+    # If a negative float is smaller, the integer in its last 31 bits is larger: invert these bits.
     ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
     places = torch.arange(values.shape[1], device=values.device)
     count = min(count, values.shape[1])
@@ -95,7 +95,7 @@ class Hypotheses(NamedTuple):
         return Hypotheses(self.tokens, self.rows, log_p, score)
 
     def instead_of(self, others: Hypotheses, where: Bool[Tensor, "sentences 1"]) -> Hypotheses:
-        """Take these hypotheses for sentences where `where` is True, `others` for the rest."""
+        """Take these hypotheses for sentences where `where` is True, and `others` elsewhere."""
         tokens = torch.where(where.unsqueeze(-1), self.tokens, others.tokens)
         mine, theirs = self[1:], others[1:]
         fields = (torch.where(where, x, y) for x, y in zip(mine, theirs, strict=True))

@@ -48,7 +48,7 @@ class GatedLayer(Computing):
 
 
 class EncoderConvolution(GatedLayer):
-    """A layer of the encoder: a gated convolution over positions on both sides, a residual sum."""
+    """An encoder layer: a gated convolution over positions on both sides, and a residual sum."""
 
     def forward(
         self, x: Float[Tensor, "rows source d"], real: Float[Tensor, "rows source 1"]
@@ -79,8 +79,9 @@ class DecoderConvolution(GatedLayer):
     ) -> Float[Tensor, "rows target d"]:
         """The layer's output, from its input y.
 
-        `embedded` holds the embeddings of the target. `memory` holds the keys and values of the
-        source, and `mask` tells which of them a row may attend to; `looked_up` explains `scale`.
+        `embedded` holds the embeddings of the target, and `memory` the keys and values of the
+        source. `mask` tells which source positions a target position may attend to. `looked_up`
+        explains `scale`.
         """
         convolved = self.convolution(self.dropped(y, self.dropout))
         return self.looked_up(y, convolved, embedded, memory, mask, scale)

@@ -30,7 +30,10 @@ from regard.variants import additive_scores
 
 
 class Lstm(Computing):
-    """A layer of LSTM cells, with dropout on its input; embeddings have their own dropout."""
+    """A layer of LSTM cells, with dropout on its input.
+
+    A layer that reads embeddings has a dropout of 0, because the embeddings have their own dropout.
+    """
 
     def __init__(self, inputs: int, width: int, dropout: float = 0.0):
         super().__init__()
