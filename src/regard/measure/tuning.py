@@ -102,17 +102,23 @@ def _alpha(tried: Sequence[Tried], own: float) -> float:
 
     The BLEU of each alpha is averaged with that of the next smaller and the next larger one, which
     count half as much. An alpha beside one with a very low BLEU is thus avoided: on another text,
-    BLEU may fall a little earlier. Of several alphas with the highest mean, the one nearest to
-    `own` is chosen.
+    BLEU may fall a little earlier. The smallest and the largest alpha are not chosen if their only
+    neighbour has a higher BLEU: on their other side, BLEU was not measured and may be still lower.
+    Of several alphas with the highest mean, the one nearest to `own` is chosen.
     """
     ordered = sorted(tried, key=lambda one: one.alpha)
 
-    def smoothed(place: int) -> float:
-        beside = [*ordered[max(0, place - 1) : place], *ordered[place + 1 : place + 2]]
-        total = 2 * ordered[place].bleu + sum(one.bleu for one in beside)
-        return total / (2 + len(beside))
+    def beside(place: int) -> list[float]:
+        neighbours = [*ordered[max(0, place - 1) : place], *ordered[place + 1 : place + 2]]
+        return [one.bleu for one in neighbours]
 
-    places = range(len(ordered))
+    def smoothed(place: int) -> float:
+        return (2 * ordered[place].bleu + sum(beside(place))) / (2 + len(beside(place)))
+
+    def is_known(place: int) -> bool:
+        return len(beside(place)) == 2 or ordered[place].bleu >= max(beside(place), default=0.0)
+
+    places = filter(is_known, range(len(ordered)))
     best = max(places, key=lambda i: (smoothed(i), -abs(ordered[i].alpha - own)))
     return ordered[best].alpha
 
