@@ -121,7 +121,7 @@ def test_of_a_word_without_end_the_beginning_is_read() -> None:
 
 
 def test_words_are_read_as_they_were_printed() -> None:
-    assert as_text(["-LRB-", "1\\/2", "``", "New York"]) == "( 1/2 `` New York"
+    assert as_text(["-LRB-", "1\\/2", "``", "New York"]) == "( 1/2 `` New_York"
     one, other = parser().parse([["-LRB-", "1\\/2"], ["(", "1/2"]])
     assert [leaf.label for leaf in one.leaves()] == [leaf.label for leaf in other.leaves()]
     assert one.words() == ["-LRB-", "1\\/2"]

@@ -37,7 +37,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, seed, count in (("train.mrg", 1, 700), ("silver.trees", 4, 200), ("dev.mrg", 2, 20)):
         score = "-0.25\t" if name == "silver.trees" else ""
         lines = (f"{score}( {example(seed, i).tree})\n" for i in range(count))
-        (folder / name).write_text("".join(lines), encoding="utf-8")
+        first = "( (NP (NN alpha 2)))\n" if name == "dev.mrg" else ""  # a word with a blank
+        (folder / name).write_text(first + "".join(lines), encoding="utf-8")
     assert train(folder, *TINY).status == 0
     return folder
 
@@ -70,6 +71,7 @@ def test_seconds_of_training_make_a_parser(folder: Path) -> None:
     validations = [r for r in read_journal(folder / "run/journal.jsonl") if "f1" in r]
     assert len(validations) == 2
     assert {"perplexity", "samples"} <= validations[-1].keys()
+    assert validations[-1]["samples"][0]["source"] == "alpha_2"
     assert "bleu" not in validations[-1]
 
 

@@ -91,7 +91,7 @@ def test_every_tree_can_be_read_again(tmp_path: Path) -> None:
     assert [text for text, _ in learned(tmp_path / "data", "train")] == [
         as_text(tree.words()) for tree in trees
     ]
-    plain = {"-LRB-": "(", "-RRB-": ")", "1\\/2": "1/2"}
+    plain = {"-LRB-": "(", "-RRB-": ")", "1\\/2": "1/2", "alpha 2": "alpha_2"}
     for (_, found), tree in zip(learned(tmp_path / "data", "train"), trees, strict=True):
         words = [plain.get(word, word) for word in tree.words()]
         assert (found.words(), found.tags()) == (words, tree.tags())

@@ -21,8 +21,11 @@ TREES_AT_ONCE = 1000
 
 
 def as_text(words: Sequence[str]) -> str:
-    """The sentence as the encoder reads it: the printed forms of its words, joined by spaces."""
-    return " ".join(map(plain_word, words))
+    """The sentence as the encoder reads it: the printed forms of its words, joined by spaces.
+
+    A space within a word, as a treebank may have it, is replaced by _.
+    """
+    return " ".join(plain_word(word).replace(" ", "_") for word in words)
 
 
 class TreeEncoder:

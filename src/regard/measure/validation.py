@@ -33,7 +33,7 @@ from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
 from regard.training import Validate
 from regard.translation import Translator
-from regard.trees.penn import bracketed, read_trees
+from regard.trees.penn import bracketed, read_trees, without_blanks
 from regard.trees.tree import Tree
 
 LABELS_AT_ONCE = 1024
@@ -108,7 +108,7 @@ def _parsed(
 
     The returned trees are within a bracket TOP, which EVALB does not count.
     """
-    trees = read_trees(gold, "valid.target.txt")
+    trees = map(without_blanks, read_trees(gold, "valid.target.txt"))
     found = Parser(model, tokenizer, recipe).parse(tree.words() for tree in trees)
     return [bracketed(Tree(TOP, (tree,))) for tree in found]
 
@@ -130,12 +130,7 @@ def compare_trees(found: Iterable[Tree], gold: Iterable[Tree]) -> LengthSummary:
 
 def _for_evalb(tree: Tree) -> bytes:
     """The tree within TOP; blanks in words, which EVALB cannot read, are replaced by _."""
-    return bracketed(Tree(TOP, (tree.fold(_without_blanks),))).encode()
-
-
-def _without_blanks(node: Tree, inside: list[Tree]) -> Tree:
-    word = None if node.word is None else node.word.replace(" ", "_")
-    return Tree(node.label, tuple(inside), word)
+    return bracketed(Tree(TOP, (without_blanks(tree),))).encode()
 
 
 def _refuse_beyond_positions(pairs: Pairs, recipe: ModelRecipe, data: Path) -> None:

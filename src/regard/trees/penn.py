@@ -116,6 +116,16 @@ def plain_word(word: str) -> str:
     return word.replace("\\/", "/").replace("\\*", "*")
 
 
+def without_blanks(tree: Tree) -> Tree:
+    """The tree with each blank in a word replaced by _, so that each word is a single word."""
+    return tree.fold(_without_blanks)
+
+
+def _without_blanks(node: Tree, inside: list[Tree]) -> Tree:
+    word = None if node.word is None else node.word.replace(" ", "_")
+    return Tree(node.label, tuple(inside), word)
+
+
 _CODES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 _BRACKETS = str.maketrans({bracket: code for code, bracket in _CODES.items()})
 _ROUND = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
