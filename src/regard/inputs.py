@@ -73,10 +73,10 @@ class TrainingFiles:
             )
 
     def _refuse_unpaired(self) -> None:
-        """Raise RegardError if sources and targets are not equally many.
+        """Raise RegardError if there are not as many source files as target files.
 
-        Training text that has only sources, or only targets, is not refused here: a run that has
-        begun may need no text.
+        Training files for only one of the two languages are not refused here: a run that has begun
+        may need no text.
         """
         both = [("--valid-", self.valid_source, self.valid_target)]
         if self.source and self.target:
@@ -107,15 +107,19 @@ class TrainingFiles:
         """The default recipe for these files.
 
         For trees, this is the recipe "small-parse". For text, it is the recipe "small" with a row
-        length that suits the text. The vocabulary has the size of `tokenizer` or, without
-        `tokenizer`, a size that suits the text. Raises DataError if the text cannot be read.
+        length and a BLEU tokenizer that suit the text. The vocabulary has the size of `tokenizer`
+        or, without `tokenizer`, a size that suits the text. Raises DataError if the text cannot be
+        read, and ModelError if `tokenizer` cannot be opened.
         """
         if self.trees:
             return SMALL_PARSE
         return ParallelText.of(self.source, self.target, tokenizer).suited(SMALL)
 
     def refuse_other_than(self, data: Path, run: Path) -> None:
-        """Raise RegardError if the data of a run was prepared from files other than these."""
+        """Raise RegardError if a run's data was prepared from other files, or by other settings.
+
+        The settings are `mix` and `silver_share`. `data` and `run` are directories.
+        """
         manifest = prepared_manifest(data)
         inputs = manifest.get("inputs", {})
         advice = (
@@ -192,7 +196,7 @@ def described(tokenizer: Path, assignments: Sequence[str]) -> TokenizerRecipe:
     """The section [tokenizer] of a recipe for data that this tokenizer encodes.
 
     A tokenizer of another program counts as "bpe". Raises RegardError if one of `assignments`, the
-    values of --set, contradicts the tokenizer, and ModelError if it cannot be opened.
+    values of --set, contradicts the tokenizer, and ModelError if the tokenizer cannot be opened.
     """
     opened = open_tokenizer(tokenizer)
     entries = opened.entries if isinstance(opened, Tokenizer) else ()

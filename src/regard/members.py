@@ -44,7 +44,10 @@ def members(start: Start, count: int) -> Iterator[Start]:
 
 
 def _untuned(run: Path) -> Recipe | str:
-    """The recipe of a run; if beam and alpha were tuned, with their values before the tuning."""
+    """The recipe of a run, with the beam and alpha that it had before they were tuned.
+
+    If they were not tuned, returns the path of the recipe's file.
+    """
     path, journal = run / "recipe.toml", run / "journal.jsonl"
     records = read_journal(journal) if journal.exists() else []
     tuned = [record for record in records if record["event"] == "tuned"]

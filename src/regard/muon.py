@@ -70,7 +70,7 @@ class FlatMuon(FlatAdam):
         return [name for name in super()._arranged(model) if name in others] + matrices
 
     def _update(self, learned: Learned, rate: float, tokens: int | Tensor) -> None:
-        """Update the matrices by Muon, and the rest as `Arithmetic.adam` does."""
+        """Update the matrices by Muon, and all other parameters by `Arithmetic.adam`."""
         super()._update(_part(learned, self._rest), rate, tokens)
         for alike in self._alike:
             _move(_part(learned, alike.place), alike, rate, self._decay, tokens)

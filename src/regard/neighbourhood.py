@@ -42,7 +42,7 @@ class RestrictedAttention(MultiHeadAttention):
 
 
 def restricted(kind: type[MultiHeadAttention]) -> Any:
-    """A class for this kind of attention, restricted to a neighbourhood."""
+    """A subclass of the attention class `kind` that is restricted to a neighbourhood."""
     return type(f"Restricted{kind.__name__}", (RestrictedAttention, kind), {})
 
 
@@ -66,7 +66,7 @@ def neighbourhood_mask(
     windows = 2 if causal else 3
     places = torch.arange(windows * width, device=segments.device)
     near = _near(places[width : 2 * width], places, reach, causal)
-    # Beyond the row, queries get the segment -1 and keys the segment -2, which match no segment.
+    # Padding outside the row gets segments that match no segment: -1 for queries, -2 for keys.
     each = segments[:, None, :, None]
     queries = _blocks(each, width, -1)[:, 0, :, 0]
     keys = _windows(each, width, windows, -2)[:, 0, :, 0]

@@ -92,7 +92,7 @@ class FlatAdam:
         self._passed = self._collected = False
 
     def _update(self, learned: Learned, rate: float, tokens: int | Tensor) -> None:
-        """Update as `Arithmetic.adam` does."""
+        """Update the weights by `Arithmetic.adam`."""
         self._by.adam(learned, self._constants, rate, tokens)
 
     def is_finite(self) -> bool:

@@ -1,6 +1,6 @@
 """The paper's tables as values: its recipes, and every result printed with them.
 
-All figures are from "Attention Is All You Need", arXiv 1706.03762v7. A recipe of Table 3 is the
+All numbers are from "Attention Is All You Need", arXiv 1706.03762v7. A recipe of Table 3 is the
 base model with the changes printed in its row. In a recipe file, `base = "A1"`, or any other name
 in `PAPER_RECIPES`, starts from that recipe. Table 1 is in `complexity`.
 """

@@ -107,7 +107,7 @@ class Parser(Decoding):
     ) -> Iterator[list[Parse]]:
         """Yield up to `n_best` trees of each sentence, best first.
 
-        `window` sentences are decoded together; None is as many as suit the device
+        `window` sentences are decoded together; None means as many as suit the device
         (`Arithmetic.window`). A sentence without words has no trees. A sentence of more than
         `longest` pieces, </s> included, is parsed in parts, whose trees become children of one
         phrase. Raises TypeError if a sentence is a str; DataError for a lone surrogate, which is no

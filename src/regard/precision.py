@@ -46,6 +46,6 @@ def open_to_decode(
     if exact is None and (int8 or dtype != torch.float32):
         exact = False
     model = open_model(directory, dtype)
-    network = model.network.to(device).requires_grad_(False)  # layouts are written in place
+    network = model.network.to(device).requires_grad_(False)  # decoding needs no gradients
     network.compute_by(for_decoding(network, device, precision, exact))
     return replace(model, network=network), exact

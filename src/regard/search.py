@@ -49,7 +49,7 @@ State = TypeVar("State", bound=Selectable)
 
 
 class Steppable(Protocol[Source, State]):
-    """A distribution over the next token, given a source and the tokens so far."""
+    """A model to search: it computes the next token's logits from a source and earlier tokens."""
 
     def start(self, source: Source, /) -> State:
         """The state before the first token, with one row for each sentence."""
@@ -57,7 +57,7 @@ class Steppable(Protocol[Source, State]):
     def step(
         self, tokens: Int[Tensor, " rows"], state: State, /
     ) -> tuple[Float[Tensor, "rows vocabulary"], State]:
-        """The logits of the next token, -inf if it is impossible, and the state after `tokens`.
+        """The logits of the next token, -inf for impossible tokens, and the state after `tokens`.
 
         `tokens` has the last token of each row. A row without a hypothesis, for example of a
         sentence that has ended, has the padding token, and its logits are not used.
@@ -209,7 +209,7 @@ class _Beams(NamedTuple):
     candidates: Hypotheses | None = None
 
     def for_step(self) -> _Beams:
-        """Make room for one token."""
+        """Make room for one more token in each hypothesis."""
         return self._replace(live=self.live.with_room(1), finished=self.finished.with_room(1))
 
     def for_granule(self, steps: int, known: Iterator[int]) -> _Beams:
@@ -236,8 +236,8 @@ class _Beams(NamedTuple):
     def results(self, sentences: Int[Tensor, " some"], count: int) -> list[Hypotheses]:
         """Three pools of at most `count` hypotheses for each of these sentences.
 
-        They are the finished, the live and the `before` hypotheses. The results of a sentence are
-        in the first pool in which it has any hypothesis.
+        The pools are the finished, the live and the `before` hypotheses. The results of a sentence
+        are in the first pool that has a hypothesis of this sentence.
         """
         pools = self.finished, self.live, self.before
         return [pool.of(sentences).first(count) for pool in pools]
@@ -271,9 +271,9 @@ class Rules:
         return Choosing(self.recipe.beam, self.recipe.finish == "beam", self.eos, self.penalty)
 
     def begin(self, state: Any, max_lengths: Int[Tensor, " sentences"], places: int) -> _Beams:
-        """The beams before the first step: each sentence has <s> in the first of `places` places.
+        """The beams before the first step: each sentence has one live hypothesis, <s>.
 
-        The other places are empty.
+        There is room for `places` live hypotheses of each sentence; <s> is the first of them.
         """
         sentences = len(max_lengths)
         nothing = self.penalty.new_full((self.recipe.beam,), -torch.inf)

@@ -78,7 +78,7 @@ class ModelRecipe(Section):
     initial: Literal["apart", "joined"] = "apart"
     """The Glorot limit of the initial W^Q, W^K and W^V. apart: the limit of each single matrix.
     joined: as in the authors' code, the limit of one matrix that joins the matrices with the same
-    input; it is smaller by a factor of up to sqrt(2)."""
+    input; in the paper's models, it is smaller by a factor of up to sqrt(2)."""
     source_end: bool = True
     """Whether the source's </s> is attended to. In some other programs, sources have no </s>."""
     score: Literal["scaled", "dot", "additive"] = "scaled"
@@ -266,7 +266,7 @@ class TrainingRecipe(Section):
     """Training stops early after this many validations in a row without a lower loss or, if `best`
     is bleu or f1, without a higher BLEU or F1. 0 means that training never stops early."""
     validate_sentences: Annotated[int, Field(ge=0, lt=2**31)] = 200
-    """The number of sentences decoded for BLEU at each validation; 0 means none."""
+    """The number of sentences decoded for BLEU or F1 at each validation; 0 means none."""
     bleu_tokenizer: BleuTokenizer = "13a"
     """sacreBLEU's tokenizer. zh and ja-mecab are for languages without blanks between words,
     ko-mecab is for Korean, whose particles are joined to words; char makes a word of each

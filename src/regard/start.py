@@ -39,8 +39,8 @@ difference. The first row that fits decides.
 "Prepared now" means that the data is prepared in RUN/data, with the tokenizer of the model of
 --from if there is one. A recipe marked ** is chosen for the text, this machine and the time
 (`regard.budget`): in row 11 always, for MINUTES if no time is given; in rows 17 and 20 only if
---time is given, and else it is the recipe that the data was prepared with. A run whose recipe was
-not chosen for the time ends after --time, or at its last step if that is earlier. In the recipe,
+--time is given and the data is for translation, else it is the recipe of the data. A run whose
+recipe was not chosen for the time ends after --time, or earlier, at its last step. In the recipe,
 --task or --trees sets task.output, and --tokenizer sets the section [tokenizer] of a new run; then
 --set applies. A recipe marked * then takes from the data the fields that describe the data's
 preparation (DECIDED). If RUN was begun, `Run` refuses a recipe that differs from RUN's own, unless
@@ -59,7 +59,7 @@ Refused as well, before anything is written:
     i  files, or a --tokenizer, other than those that RUN/data was made of, in the rows that use
        RUN/data
     j  data that was prepared earlier for another task than the recipe's
-    k  --set of a field that a recipe marked * takes from the data
+    k  --data, with a --set of a DECIDED field to another value than the data was prepared with
     l  a recipe whose arithmetic this machine does not have; if data is prepared now, also a recipe
        whose batches have no room for a sentence, or whose tokenizer for BLEU is not installed
     m  a new run with a --set tokenizer.* that differs from its --tokenizer
@@ -282,7 +282,7 @@ def _for_the_time(
 
 
 def _refuse_other_model(start: Start, model: Model, recipe: Recipe) -> None:
-    """Raise RegardError if the recipe has another tokenizer or shape than the model."""
+    """Raise RegardError if --set changes the tokenizer, or the recipe has another shape."""
     assert start.start_from is not None
     fields = map(assigned_field, start.assignments)
     sets_tokenizer = any(field.startswith("tokenizer.") for field in fields)

@@ -105,8 +105,8 @@ class Compiled(Whole):
 
     If the program or its backward pass cannot be compiled or captured in CUDA graphs, `warn` is
     called with the reason. A second program, without graphs, then learns from the batch. If this
-    program fails, too, the loss is computed without being compiled. `arithmetic` is only for the
-    first program; later, the model computes by its earlier arithmetic again.
+    program fails, too, the loss is computed without being compiled. Only the first program computes
+    by `arithmetic`. If it fails, the model computes by its earlier arithmetic again.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Compiled(Whole):
         return self.learn(batch)
 
     def _add_gradient(self, smoothed: Tensor, plain: Tensor) -> Float[Tensor, "2"]:
-        """Like `add_gradient`, but for all parameters together, not by hundreds of kernels.
+        """Do what `add_gradient` does, with fewer kernels: all gradients are added by one call.
 
         Nothing is added if the backward pass raises an exception.
         """
@@ -209,7 +209,7 @@ class Halves:
 
 
 class BySize:
-    """Learns from large batches in halves or by another arithmetic, from small ones by `whole`."""
+    """Uses `whole` for small batches; learns from large ones in halves or by another arithmetic."""
 
     def __init__(
         self, model: EncoderDecoder, whole: Whole, chosen: ForTraining, *, can_halve: bool

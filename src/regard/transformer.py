@@ -180,7 +180,7 @@ class Transformer(EncoderDecoder):
         return self.by.mask_of_segments(segments, segments, causal=causal)
 
     def start(self, source: Rows) -> Any:
-        """Encode sentences, one per row, and project their keys and values for every layer."""
+        """Encode sentences, one per row; return the decoder's state before the first token."""
         if self.few_rows is not None:
             return self.few_rows.start(source)
         encoded = self.encode(source)

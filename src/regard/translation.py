@@ -125,7 +125,7 @@ class Translator(Decoding):
         return self.model.members[0]
 
     def refuse_other_search(self) -> None:
-        """Do nothing: this class can do any search. Other engines raise RecipeError for some."""
+        """Do nothing: this class can do any search. Another engine may raise RecipeError."""
 
     def accept_longer(self) -> None:
         """Accept sentences of up to `MOST_PIECES` pieces from now on.
@@ -162,7 +162,7 @@ class Translator(Decoding):
     ) -> Iterator[list[Translation]]:
         """Yield up to `n_best` translations of each sentence, the best first.
 
-        `window` sentences are sorted and decoded together; None is as many as suit the device
+        `window` sentences are sorted and decoded together; None means as many as suit the device
         (`Arithmetic.window`). `on_partial` maps numbers of sentences, from 0, to listeners. A
         listener gets the best hypothesis so far, at most twenty times per second, in any thread; a
         sentence that is split is not reported. `warn` gets a message for each sentence that is

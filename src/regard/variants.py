@@ -90,11 +90,11 @@ class PreNormAttention(MultiHeadAttention):
 
 
 class PreNormUnscaledAttention(PreNormAttention, UnscaledAttention):
-    """Pre-norm, without scaling."""
+    """Pre-norm attention without the scaling of §3.2.1."""
 
 
 class PreNormAdditiveAttention(PreNormAttention, AdditiveAttention):
-    """Pre-norm, with additive scores."""
+    """Pre-norm attention with additive scores."""
 
 
 class SmoothFeedForward(FeedForward):
@@ -239,8 +239,8 @@ def matrices_apart(
 
 LEAST_BIAS = -1e4
 """A bias of -1e30 on a logit excludes a symbol. With label smoothing, the loss depends on every
-logit, and such a bias would make it enormous. In a loss, lower biases are therefore raised to this
-number: e^-10000 is 0 in every precision, too."""
+logit, and such a bias would make the loss enormous. A loss therefore raises lower biases to this
+number, which excludes the symbol as well: e^-10000 is 0 in every precision."""
 BIAS_COLUMNS = 8
 """A bias is divided equally among this many columns. Products are fast if the number of columns is
 a multiple of 8. If a row is rounded to 8 bits, one large number makes the rest of the row inexact,

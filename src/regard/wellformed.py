@@ -143,7 +143,7 @@ class PartialTrees(Generic[_State]):
     def may_follow(self, alphabet: Alphabet) -> Bool[Tensor, "rows columns"]:
         """Which symbols may follow, so that the tree can still be completed."""
         inside, words = self.depth > 0, self.left > 0
-        # 3: "(L" and ")L" of a new phrase, and </s>
+        # The 3 stands for three symbols: "(L" and ")L" of a new phrase, and </s>.
         to_close = self.left + self.depth + 3 <= self.room
         opens = words & to_close & (self.begun < TOGETHER) & (self.depth < DEEPEST)
         leaf = words & (inside | (self.left == 1))  # one word may be the whole tree
