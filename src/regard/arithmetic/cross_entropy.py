@@ -107,7 +107,7 @@ def _terms(
     smoothing: float,
     consistency: float,
 ) -> tuple[Tensor, ...]:
-    """The plain loss of a chunk; what smoothing adds; with two passes, what consistency adds.
+    """The plain loss of a chunk, what smoothing adds and, with two passes, what consistency adds.
 
     If `by.learning` is True, the logits of each pass are turned into their gradient.
     """

@@ -67,8 +67,8 @@ class BlockedLinear(PackedLinear):
 def blocks_agree(layers: Iterable[BlockedLinear], threads: Iterable[int]) -> bool:
     """Whether a row has the same result in every place of a block, for every size of a block.
 
-    To find out, for each shape of the layers' weights, blocks of equal rows are multiplied by a
-    test weight, with each number of threads. All rows of the results must be equal.
+    The test multiplies blocks of equal rows by a test weight, for each shape of the layers' weights
+    and each number of threads. All rows of the results must be equal.
     """
     of_one_size = {layer.weight.shape: layer for layer in layers}.values()
     return all(_places_agree(layer, list(threads)) for layer in of_one_size)

@@ -204,7 +204,7 @@ def compile_loops() -> None:
 
 
 class LoopedSteps(Granule):
-    """A granule (a group of steps of a search) that one loop computes, for a `FewRows` model."""
+    """A granule (a group of steps of a search) whose steps one loop of `FewRows` computes."""
 
     def __init__(self, few: FewRows):
         super().__init__(LOOPED_STEPS)

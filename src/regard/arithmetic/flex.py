@@ -62,7 +62,7 @@ class FlexCuda(Cuda):
     """
 
     def mask_of_segments(self, queries: Tensor, keys: Tensor, *, causal: bool = False) -> Mask:
-        """The mask that allows keys of a query's segment; it is made once for all layers."""
+        """The mask that allows keys of a query's segment; with `causal`, it allows no later key."""
         return SegmentMask(queries, keys, causal=causal)
 
     def attend(

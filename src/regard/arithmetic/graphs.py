@@ -132,7 +132,10 @@ def overwrite(step: Callable[[Value], Value], value: Value) -> None:
 
 
 def _refuse_changes(pairs: list[tuple[Any, Any]], changed: list[tuple[Tensor, Tensor]]) -> None:
-    """Raise ValueError if the second of a pair cannot be written over the first."""
+    """Raise ValueError if the second of a pair cannot be written over the first.
+
+    `changed` has those of the `pairs` that are tensors.
+    """
     if any(a != b for a, b in pairs if not isinstance(a, Tensor)):
         raise ValueError("the step changes a number that is not in a tensor")
     if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in changed):

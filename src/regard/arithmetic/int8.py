@@ -34,7 +34,7 @@ class Int8Products(Products):
     """Computes the products of linear layers, and the logits of the loss, in 8 bits."""
 
     def linear(self, by: Cpu, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of rounded matrices; for the backward pass, rounding has a gradient of 1."""
+        """x W^T + b with x and W rounded, then ReLU if `relu`; the gradient of rounding is 1."""
         y: Tensor = _Int8Linear.apply(by, x, *joined(layers), relu)
         return y
 
@@ -58,7 +58,7 @@ class _Int8Linear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, integers, scale, y = ctx.saved_tensors
         d_sum, d_weight, d_bias = linear_gradients(ctx.by, gradient, x, y)
-        # The scales of the rows of W become factors of the columns of G.
+        # The scales of the rows of W become factors of the columns of d_sum.
         rounded = ctx.by.round_rows(d_sum, scale)
         sums = _exact_product(rounded.integers, integers)
         d_x = ctx.by.scale_products(sums, rounded.scale, None, None, False, x.dtype)

@@ -147,7 +147,10 @@ def _store(typing: Any, array: Any, place: Any, first: Any, second: Any) -> Any:
 
 @_intrinsic
 def _add(typing: Any, sums: Any, four: Any, weights: Any) -> Any:
-    """Add the products of four inputs and four weights to each sum; return the new sums."""
+    """Add the products of four inputs and four weights to each sum; return the new sums.
+
+    `four` holds the inputs, the same ones for all sums. `weights` holds four weights for each sum.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         sums, four, weights = given
