@@ -91,8 +91,8 @@ class RecordedSteps(threading.local, Granule):
         unused memory.
         """
         if self._stream is None:
-            # PyTorch has 32 streams of each priority, and gives the same stream out repeatedly. No
-            # thread computes in a stream of this priority, so a recording contains no work of
+            # PyTorch has 32 streams of each priority, and hands them out in turn, again and again.
+            # No thread computes in a stream of this priority, so a recording contains no work of
             # another thread.
             self._stream = torch.cuda.Stream(priority=-1)
             self._pool = torch.cuda.graph_pool_handle()

@@ -11,8 +11,8 @@ from regard.machine.devices import is_out_of_memory
 
 _log = logging.getLogger("regard.kernels")
 LAUNCHING = threading.Lock()
-"""A thread holds this lock while it launches a `Kernel`, which Triton may compile first, and while
-it uses a setting of PyTorch that all threads share."""
+"""A thread holds this lock while it launches a `Kernel`, which Triton may compile first. In
+inference, a thread also holds it while it uses `sdpa_kernel`, a setting that all threads share."""
 
 
 class Kernel:

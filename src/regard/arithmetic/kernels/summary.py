@@ -29,8 +29,8 @@ def summary_kernel(
     return maxima, totals
 
 
-# All sizes are constants: if a size were a variable, Triton would compile the kernel again when the
-# variable gets other divisors.
+# All sizes are constants: if a size were a variable, Triton would compile the kernel again for a
+# value with other divisors.
 @triton.jit  # type: ignore[untyped-decorator]
 def _summarize(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     logits,
