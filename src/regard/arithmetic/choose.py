@@ -69,8 +69,8 @@ FEW_ROWS_BY_VNNI = FewRowsLimits(tokens=64, products=4 * 10**9)
 """The limits for 8-bit weights on an x86 processor with VNNI. There, `FewRows` needs Python once in
 eight steps, so that threads with small batches hardly wait for each other."""
 MANY_WEIGHTS = 2**22
-"""In bf16 on a CPU, a model with at least this many weights is updated by a loop, which is then
-faster than PyTorch's Adam."""
+"""If `training.arithmetic` is "auto", a model in bf16 on a CPU with at least this many weights is
+updated by a loop, which is then faster than PyTorch's Adam."""
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
