@@ -143,7 +143,7 @@ def _in_parts(
     The queries of a row are divided in the same way, however many rows there are.
     """
     rows, heads, queries, _ = query.shape
-    scores = heads * max(1, key.shape[2])  # of one query
+    scores = heads * max(1, key.shape[2])  # the number of scores of one query
     length = min(QUERIES, max(1, SCORES_AT_ONCE // (scores * VECTOR)) * VECTOR)
     height = max(1, SCORES_AT_ONCE // (scores * max(1, min(queries, length))))
     if queries <= length and rows <= height:
@@ -168,7 +168,7 @@ def _output(
 ) -> Tensor:
     """Compute the output as a sum over groups of `KEYS` keys, from left to right.
 
-    A group of keys whose weights are all 0 does not change one bit of the output.
+    A group of keys whose weights are all 0 changes no bit of the output.
     """
     weighed = _weighed(by, query, key, value, mask, dropout, _product)
     weights, value = weighed.dropped, weighed.value
@@ -199,7 +199,7 @@ def _weighed(
     dropout: float,
     product: Callable[[Tensor, Tensor], Tensor],
 ) -> _Weighed:
-    """Compute the attention weights, the scores by `product`."""
+    """Compute the attention weights; `product` multiplies the queries by the keys."""
     rows, heads, queries, d_k = query.shape
     key, value = (padded(kv, kv.shape[2], VECTOR) for kv in (key, value))
     # [rows, heads, length, d] -> [rows * heads, length, d], contiguous even if there is one row

@@ -55,21 +55,22 @@ from regard.recipe import TrainingRecipe
 from regard.variants import AdditiveAttention, HalvesEmbedding, SmoothFeedForward
 
 COMPILED_ATTENTION: Literal["flex", "efficient", "cudnn"] = "flex"
-"""The kernel of attention in the compiled step of a GPU; `benchmarks/gpu.py` measures all three."""
+"""The attention kernel of compiled training steps on a GPU; `benchmarks/gpu.py` times all three."""
 LARGE = 4 * 10**9
-"""A batch is large if the number of its slots times the number of the model's weights is at least
-`LARGE`: two cores work on such a batch for about 0.1 s or more. If smaller batches were divided,
-the two halves would wait for each other's Python code."""
+"""A batch is large if its number of positions (source, target and padding) times the model's number
+of weights is at least `LARGE`: two cores work on such a batch for about 0.1 s or more. If smaller
+batches were divided, the two halves would wait for each other's Python code."""
 LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
 """Classes of modules whose equations `FewRows` can compute."""
 FEW_ROWS = FewRowsLimits(tokens=512, products=2 * 10**8)
-"""Limits measured on two cores: for a batch, `FewRows` uses one core, the modules use all cores."""
+"""The limits, measured on two cores, of batches that `FewRows` decodes, each on one core. Larger
+batches are decoded by the model's modules, which can use all cores for a batch."""
 FEW_ROWS_BY_VNNI = FewRowsLimits(tokens=64, products=4 * 10**9)
-"""The limits for weights of 8 bits on an x86 processor with VNNI. `FewRows` needs Python only once
-in eight steps then, so that threads with small batches hardly wait for each other."""
+"""The limits for 8-bit weights on an x86 processor with VNNI. There, `FewRows` needs Python once in
+eight steps, so that threads with small batches hardly wait for each other."""
 MANY_WEIGHTS = 2**22
-"""In bf16 on a CPU, a model with at least this many weights is updated by a loop, which is then
-faster than PyTorch's Adam."""
+"""If `training.arithmetic` is "auto", a model in bf16 on a CPU with at least this many weights is
+updated by a loop, which is then faster than PyTorch's Adam."""
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
@@ -87,20 +88,19 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
 
 
 class ForTraining(NamedTuple):
-    """The arithmetics that learn from the batches of a run."""
+    """The arithmetics (implementations of the equations) that a run trains with."""
 
     whole: Arithmetic
     """Learns from a batch as a whole, on all cores."""
     parts: Callable[[], tuple[Cpu, ...]]
-    """Returns one arithmetic for each part of a large batch, the same at each call. If there are
-    several parts, they are learned from at the same time, each with its own generator of dropout
-    masks."""
+    """Returns one arithmetic for each part of a large batch; each call returns the same objects.
+    Several parts are computed at the same time, each with its own generator of dropout masks."""
     large: float
-    """A batch is large if the number of its slots times the number of the model's weights is at
-    least this number. With inf, no batch is large."""
+    """A batch is large if its number of positions (source, target and padding) times the model's
+    number of weights is at least this number. With inf, no batch is large."""
     compiled: Callable[[], Arithmetic] | None = None
-    """Makes the arithmetic of a compiled step, if all batches have one shape. With None, no step is
-    compiled."""
+    """Returns the arithmetic of compiled training steps; called if all batches have one shape. With
+    None, no step is compiled."""
 
 
 def for_training(
@@ -134,9 +134,9 @@ def for_training(
 
 
 def for_compiled_step(device: torch.device, attention: str = COMPILED_ATTENTION) -> Arithmetic:
-    """The arithmetic of the compiled step of a GPU.
+    """The arithmetic of the compiled training step on a GPU.
 
-    `attention` names its kernel of equation (1): "flex", "cudnn" or "efficient".
+    `attention` names the kernel that computes equation (1): "flex", "cudnn" or "efficient".
     """
     memory = all_bytes(device)
     if attention == "flex":
@@ -150,7 +150,7 @@ def for_compiled_step(device: torch.device, attention: str = COMPILED_ATTENTION)
 def for_update(
     recipe: TrainingRecipe, device: torch.device, dtype: torch.dtype, weights: int
 ) -> Arithmetic:
-    """The arithmetic that computes Adam's updates, chosen by the number of weights."""
+    """The arithmetic that computes Adam's updates of a model with `weights` weights."""
     if recipe.arithmetic == "plain" or device.type not in ("cpu", "cuda"):
         return PLAIN
     if device.type == "cuda":
@@ -161,12 +161,12 @@ def for_update(
 
 
 def for_validation(recipe: TrainingRecipe, device: torch.device, dtype: torch.dtype) -> Arithmetic:
-    """The arithmetic that measures a model while it is trained."""
+    """The arithmetic that validates a model during training."""
     return PLAIN if recipe.arithmetic == "plain" else for_inference(device, dtype)
 
 
 def for_inference(device: torch.device, dtype: torch.dtype) -> Arithmetic:
-    """The arithmetic for computing without gradients; the weights stay in the model."""
+    """The arithmetic for computing without gradients; it leaves the model's weights unchanged."""
     if device.type == "cuda":
         return Cuda(learning=False)
     return Inference(_products(dtype)) if device.type == "cpu" else PLAIN
@@ -181,9 +181,9 @@ def for_decoding(
     them. On a GPU, this function copies the weights of layers with the same input into one tensor,
     and the size of the GPU's memory determines how large batches may be.
 
-    `precision` is "int8" or the precision of the model's weights. If `exact` is False, the last
-    bits of a translation may depend on the other sentences in its batch. If `exact` is True, the
-    result is an `ExactInference` or, if this class cannot compute `model` on this device, an
+    `precision` is "int8" or the precision of the model's weights. If `exact` is False, the bits of
+    a sentence's results may depend on the other sentences in its batch. If `exact` is True, the
+    result is an `ExactInference` or, if `ExactInference` cannot compute `model` on this device, an
     arithmetic whose `batches_agree` returns False.
     """
     if device.type == "cuda":
@@ -226,7 +226,7 @@ def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
 def with_loops(arithmetic: Arithmetic) -> Arithmetic:
     """Replace an arithmetic by one that uses loops, for threads with one core each.
 
-    An arithmetic that loops cannot replace is returned unchanged. Loads Numba, which takes 0.25 s.
+    An arithmetic without such a replacement is returned unchanged. Loads Numba, which takes 0.25 s.
     """
     if type(arithmetic) is Inference and can_use_loops():
         by_loops: Arithmetic = _one_core().OneCoreInference(arithmetic.products, arithmetic.keep_in)
@@ -235,7 +235,7 @@ def with_loops(arithmetic: Arithmetic) -> Arithmetic:
 
 
 def for_few_rows(model: Any) -> Any:
-    """A `FewRows` that does `start` and `step` for this model; None if loops cannot compute it.
+    """A `FewRows` that computes `start` and `step` of this model; None if it cannot be used.
 
     Loads the compiled loops, which takes 0.3 s, or 15 to 45 s the first time on a machine.
     """
@@ -294,12 +294,12 @@ def _products(dtype: torch.dtype) -> Products:
 
 
 def usual_precision(device: torch.device) -> str:
-    """The precision of decoding that "auto" means: bf16 if the device multiplies in it, or fp32."""
+    """The precision that "auto" means in decoding: bf16 if the device has fast bf16, else fp32."""
     return "bf16" if has_bf16(device) else "fp32"
 
 
 def fastest_precision(device: torch.device) -> str:
-    """The fastest precision of decoding: int8 on an x86 processor with VNNI, else as "auto"."""
+    """The fastest precision of decoding: int8 on an x86 CPU with VNNI, else what "auto" means."""
     int8 = device.type == "cpu" and can_pack(torch.float32) and has_vnni()
     return "int8" if int8 else usual_precision(device)
 

@@ -33,8 +33,9 @@ def pair_gradient(
 ) -> PairLosses:
     """Turn the logits of two passes into their gradients, in place.
 
-    In the module's formula for the gradient, (1 - smoothing) onehot(t) takes the place of
-    onehot(t). The rest of label smoothing's gradient has rank one; the caller adds it.
+    Where the formula at the top of this module has onehot(t), the gradients that are written have
+    (1 - smoothing) onehot(t). The rest of label smoothing's gradient has rank one; the caller adds
+    it.
     """
     right = (first.gather(1, labels).float() + second.gather(1, labels).float()) / 2
     logs = first.float().log_softmax(1), second.float().log_softmax(1)

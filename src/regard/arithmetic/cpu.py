@@ -74,7 +74,8 @@ class Cpu(Fused):
         """The gradient of the scores: P * (dP - sum(dP * P)) * factor.
 
         P are the weights before dropout, and dP is their gradient. `gradient` is the gradient of
-        the weights after dropout. `factors` are those of dropout; None if there was no dropout.
+        the weights after dropout. Dropout multiplied the weights by `factors`, which is None if
+        there was no dropout.
         """
         d_weights = gradient.float()
         if factors is not None:

@@ -2,7 +2,8 @@
 
 The logits of a batch are by far its largest tensor. They are computed for a chunk of tokens at a
 time and are turned into their gradient in the forward pass, so they are never kept. With two
-identities, label smoothing costs almost nothing: for a state z, the embeddings W and the label t,
+identities, label smoothing costs almost nothing: for a state z, the embeddings W, their mean
+mean_v W, their number V and the label t,
 
     loss     = -log p(t) + epsilon · (z · W[t] - z · mean_v W)
     gradient = softmax - (1 - epsilon) · onehot(t) - epsilon / V.
@@ -32,12 +33,13 @@ def cross_entropy_by_chunks(
     smoothing: float,
     consistency: float = 0.0,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """The (smoothed, plain) loss that `Arithmetic.cross_entropy` specifies: a sum in fp32, in nats.
+    """The smoothed and the plain loss of `Arithmetic.cross_entropy`: sums in fp32, in nats.
 
     Only the smoothed loss has a gradient, and only if `by.learning` is True. In bf16, each token's
-    loss has the rounding error of one bf16 probability, except in three cases, in which this
-    probability is in fp32: if the loss has no gradient, if `consistency` is not 0, or if loops
-    compute it. The smoothed loss also has the rounding error of the mean of the embeddings.
+    loss has the rounding error of one bf16 probability, except in some cases, in which this
+    probability is in fp32: if the loss has no gradient, if `consistency` is not 0, or if loops or
+    the kernel `softmax_gradient` compute it. The smoothed loss also has the rounding error of the
+    mean of the embeddings.
     """
     smoothed, plain = _CrossEntropy.apply(by, states, embedding, labels, smoothing, consistency)
     return smoothed, plain
@@ -105,7 +107,7 @@ def _terms(
     smoothing: float,
     consistency: float,
 ) -> tuple[Tensor, ...]:
-    """The plain loss of a chunk; what smoothing adds; with two passes, what consistency adds.
+    """The plain loss of a chunk, what smoothing adds and, with two passes, what consistency adds.
 
     If `by.learning` is True, the logits of each pass are turned into their gradient.
     """

@@ -36,24 +36,25 @@ the host prepares the next steps, which takes as long as several steps. A senten
 may take part in up to 31 more steps, which add nothing to it."""
 STREAMS = 2 if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 11) else 1
 """This many batches are decoded at the same time: the GPU computes one while the host records the
-next step of the other. Before 2.11, one batch at a time: such a PyTorch may crash if two threads
+next step of the other. With PyTorch before 2.11, it is 1: such a PyTorch may crash if two threads
 use cuBLAS for the first time, or refuse to replay a graph while another thread records one."""
 LARGE_BATCH = 65_536
 """The most source tokens in a batch of decoding, however much memory the GPU has."""
 TOKEN_BYTES = 460_000
 """The memory that decoding takes for each source token of a batch: the keys, values and logits of
 the big model in fp32, with a beam of 4 and sentences of 14 tokens or more (calculated). The base
-model in bf16 took a third of it. Short sentences need more for each token: a batch of them that
-does not fit is decoded in halves."""
+model in bf16 took a third of this memory. Short sentences need more memory for each token: a batch
+of short sentences that does not fit is decoded in halves."""
 MUCH_MEMORY = 40 * 10**9
 """A GPU with at least this many bytes of memory computes the loss in chunks of `LARGE_CHUNK`
 tokens."""
 LARGE_CHUNK = 32_768
-"""With chunks of 8,192 tokens instead, a training step of the base model on an H200 took about 1 ms
-longer, and 2.6 GB less memory."""
+"""The number of tokens in a chunk of the loss on a GPU with `MUCH_MEMORY`. With chunks of 8,192
+tokens instead, a training step of the base model on an H200 took about 1 ms longer, and used 2.6 GB
+less memory."""
 ATTEND, WRITE, ADD_NORM = Kernel("attend"), Kernel("write"), Kernel("add_norm")
 RANKING, SUMMARY = Kernel("ranking"), Kernel("summary")
-"""Kernels of decoding. Where one cannot be used, PyTorch's operations compute the same."""
+"""Kernels of decoding. Where a kernel cannot be used, PyTorch's operations compute the same."""
 SOFTMAX_GRADIENT = Kernel("softmax_gradient")
 """A kernel of the loss. Where it cannot be used, PyTorch's operations compute the same."""
 MOST_QUERIES = 16
@@ -63,12 +64,12 @@ MOST_WIDTH = 128
 MOST_VALUES = 8192
 """The kernel `RANKING` ranks at most this many values of each sentence."""
 _STRIDES = 16
-"""A bias gets strides that are multiples of this, because the first kernel of `EFFICIENT` would
-copy a bias with other strides."""
+"""A bias gets strides that are multiples of `_STRIDES`, because the first kernel of `EFFICIENT`
+would copy a bias with other strides."""
 
 
 class CudaMask(Mask):
-    """A mask for a fused kernel, which may give NaN for a query that may not attend to any key.
+    """A mask for a fused kernel. The kernel may give NaN for a query without keys to attend to.
 
     In the mask `open`, such a query may therefore attend to every key, and `Cuda.attend` sets the
     query's output to 0 afterwards.
@@ -82,7 +83,7 @@ class CudaMask(Mask):
 
     @property
     def reachable(self) -> Bool[Tensor, "#rows 1 #queries 1"]:
-        """True where a query may attend to any key."""
+        """True for each query that may attend to at least one key."""
         if self._reachable is None:
             self._reachable = self.allowed.any(-1, keepdim=True)
         return self._reachable
@@ -120,17 +121,18 @@ class Cuda(Fused):
     """Computes every equation in the way that is fast on a GPU.
 
     `learning` is True if losses have gradients, `kernels` has the attention kernels that may be
-    used, `products` computes the products of states and weights, and `streams` decodes batches.
+    used, `products` computes the products of states and weights, and `streams` has the threads that
+    decode batches.
     """
 
-    window = 16_384  # some ten batches, so that each stream has one most of the time
+    window = 16_384  # about ten batches, so that each stream has a batch most of the time
     batch_tokens = 16_384  # many, because even a small step takes some milliseconds to launch
     side_by_side = False
     chunk = 8192
     """The loss computes the logits of at most this many tokens together, to use all of a GPU."""
     logits_at_once = 2**27
-    """Without the kernel that summarizes logits, at most this many are ranked together: 512 MiB in
-    fp32."""
+    """If the kernel `SUMMARY` cannot be used, at most this many logits are ranked together: 512 MiB
+    in fp32."""
 
     def __init__(
         self,
@@ -145,7 +147,7 @@ class Cuda(Fused):
         self.granule = RecordedSteps(STEPS_UNSEEN)
 
     def with_memory(self, bytes_: int) -> Self:
-        """Suit the sizes of batches and chunks to a GPU's memory; returns this object."""
+        """Set the sizes of batches and chunks for a GPU with this memory; return this object."""
         # A quarter of the memory is left for the weights, and for what was not calculated.
         self.batch_tokens = min(LARGE_BATCH, 3 * bytes_ // (4 * STREAMS * TOKEN_BYTES))
         if bytes_ >= MUCH_MEMORY:
@@ -161,14 +163,14 @@ class Cuda(Fused):
         return CudaCache(keys, values)
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
-        """LayerNorm(x + Dropout(y)): by one kernel, if nothing learns."""
+        """LayerNorm(x + Dropout(y)): by one kernel, if there is no dropout and no gradient."""
         output = None if self.learning or dropout else ADD_NORM(x, y, norm)
         return super().add_norm(x, y, norm, dropout) if output is None else output
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
     ) -> Tensor:
-        """Equation (1): by `ATTEND` for few queries, else by PyTorch's fused kernel."""
+        """Equation (1): by `ATTEND` for few queries without gradient, else by PyTorch's kernels."""
         assert isinstance(mask, CudaMask)
         if not self.learning and _are_few(query, value):
             output = ATTEND(query, key, value, mask.allowed)
@@ -233,7 +235,7 @@ class Cuda(Fused):
 
 @contextmanager
 def _in_turn(kernels: list[SDPBackend]) -> Iterator[None]:
-    """Like `sdpa_kernel`, but for one thread at a time, because it chooses for all threads."""
+    """Like `sdpa_kernel`, but for one thread at a time: `sdpa_kernel` affects all threads."""
     with LAUNCHING, sdpa_kernel(kernels):
         yield
 

@@ -2,12 +2,13 @@
 
 The result of a matrix product for one row may have other bits if there are more rows, because the
 kernel may then add in another order. All other operations compute each number or each row by
-itself, and `Int8Linear` adds integers, which is exact in any order. For the other products,
+itself, and `Int8Linear` adds integers, which is exact in any order. The other matrix products are
+made as follows:
 
-- a linear layer multiplies its rows in blocks, which have one of a few sizes (`BlockedLinear`);
-- attention multiplies in fp32, each sentence and head by itself. Each sentence is padded to as many
+- A linear layer multiplies its rows in blocks, which have one of a few sizes (`BlockedLinear`).
+- Attention multiplies in fp32, each sentence and head by itself. Each sentence is padded to as many
   keys as the longest one has; the added keys only add zeros at the end of the sentence's sums. Sums
-  are made from the left, over groups of `attention.KEYS` values, so a group of zeros changes
+  are added from left to right, in groups of `attention.KEYS` values, so a group of zeros changes
   nothing.
 
 No kernel promises that the result for a row is the same in each place of each block, or that zeros
@@ -37,8 +38,8 @@ BLOCKS = (4, 8, *range(16, 257, 16))
 """The possible numbers of rows of a block. They exclude 1, because another kernel multiplies a
 single row, and reach 256, because many small blocks are slow."""
 WIDTH = 8
-"""Sources are padded to a multiple of this many tokens: another kernel would compute the products
-of fewer queries than these."""
+"""Sources are padded to a multiple of this many tokens, because another kernel multiplies fewer
+queries than `WIDTH`."""
 
 
 class BlockedLinear(PackedLinear):
@@ -66,8 +67,8 @@ class BlockedLinear(PackedLinear):
 def blocks_agree(layers: Iterable[BlockedLinear], threads: Iterable[int]) -> bool:
     """Whether a row has the same result in every place of a block, for every size of a block.
 
-    To find out, for each shape of the layers' weights, blocks of equal rows are multiplied by a
-    test weight, with each number of threads. All rows of the results must be equal.
+    The test multiplies blocks of equal rows by a test weight, for each shape of the layers' weights
+    and each number of threads. All rows of the results must be equal.
     """
     of_one_size = {layer.weight.shape: layer for layer in layers}.values()
     return all(_places_agree(layer, list(threads)) for layer in of_one_size)
@@ -85,8 +86,8 @@ def _places_agree(layer: BlockedLinear, threads: list[int]) -> bool:
 def _cancelling(outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
     """A row and a weight whose product is 0 except for rounding errors.
 
-    The result shows the order of adding. With usual numbers, only the last bits of a sum depend on
-    the order, and bf16 does not keep these bits.
+    The result shows in which order numbers are added. With usual numbers, only the last bits of a
+    sum depend on the order, and bf16 does not keep these bits.
     """
     generator, half = torch.Generator().manual_seed(1), inputs // 2
 
@@ -118,7 +119,7 @@ def widths_agree(
     )
 
     def outputs(own: list[int], wide: int) -> list[Tensor]:
-        """The output of each row; row i has own[i] keys, and the batch is padded to `wide`."""
+        """The output of each row; row i has own[i] keys, and is padded to `wide` keys."""
         seen = torch.arange(wide) < torch.tensor(own)[:, None]
         q, k, v = (
             x[:, :, :length].expand(len(own), -1, -1, -1)

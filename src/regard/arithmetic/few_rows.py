@@ -1,4 +1,4 @@
-"""Search with a few rows on a CPU: one loop computes the encoder, another a step of the decoder.
+"""Search with few hypotheses (rows) on a CPU: one loop computes the encoder, one a decoder step.
 
 With a small model, PyTorch needs thousands of operations for a sentence, and each takes longer to
 start than to compute. `FewRows` does the work of `Transformer.start` and `Transformer.step` by a
@@ -28,7 +28,7 @@ from regard.hypotheses import Hypotheses
 from regard.variants import SmoothFeedForward
 
 LOOPED_STEPS = 8
-"""The number of steps that one loop makes, if weights have 8 bits. A sentence that ends
+"""The number of steps of a search that one loop makes, if weights have 8 bits. A sentence that ends
 before the loop ends stays in the batch until then."""
 ROOM_FOR = 32
 """At first, space is reserved for the keys and values of this many steps with a beam of 4. When the
@@ -56,7 +56,7 @@ class _Past:
 class FewState:
     """The state of decoding by `FewRows`; row = sentence * beams + beam.
 
-    Slots of the past are never moved: to select rows of the state, rows of `ancestry` are selected.
+    The slots of `past` are never moved: `select` selects rows of `ancestry` and of `sources`.
     """
 
     past: _Past
@@ -119,7 +119,10 @@ class FewRows:
         """The number of weights that a step multiplies by."""
 
     def start(self, source: Any) -> FewState:
-        """Encode the sentences of a `Rows`, one in each row, and compute their keys and values."""
+        """Encode the sentences of `source`, a `Rows` with one sentence in each row.
+
+        The result also holds the keys and values of the encoder's output for each decoder layer.
+        """
         lengths = (source.segments != 0).sum(1).tolist()
         embedded = self.model.embedding(source.ids, source.positions, source.ids.shape[1]).float()
         bounds = [0, *accumulate(lengths)]
@@ -201,14 +204,17 @@ def compile_loops() -> None:
 
 
 class LoopedSteps(Granule):
-    """A granule whose steps are one loop, for a search of a model that steps by `FewRows`."""
+    """A granule (a group of steps of a search) whose steps one loop of `FewRows` computes."""
 
     def __init__(self, few: FewRows):
         super().__init__(LOOPED_STEPS)
         self._few = few
 
     def suiting(self, model: Any) -> Granule:
-        """This granule, or `ONE_STEP` for an ensemble or a model that changes the logits."""
+        """This granule if `FewRows` has the weights of `model`, else `ONE_STEP`.
+
+        An ensemble, or a model that changes another model's logits, gets `ONE_STEP`.
+        """
         return self if model is self._few.model else ONE_STEP
 
     def run(self, rules: StepRules[Value], value: Value, times: int) -> Value:
@@ -253,7 +259,11 @@ def _matrices(layers: Iterable[Any]) -> Iterator[_Part]:
 def _in_order(
     products: LaidOut, parts: Iterable[_Part]
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Two flat arrays: all matrices, each [inputs, outputs]; and all scales, biases and norms."""
+    """Two flat arrays: all matrices; and all scales, biases and norms.
+
+    Each matrix is [inputs, outputs], or is arranged by `vnni.pack` if it has 8-bit weights and the
+    processor has VNNI.
+    """
     weights, numbers = list[NDArray[Any]](), list[Tensor]()
     for part in parts:
         if isinstance(part, nn.LayerNorm):

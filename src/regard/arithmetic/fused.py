@@ -13,7 +13,7 @@ from regard.equations import Adam, Learned, Ranking
 
 
 class Fused(Plain):
-    """Computes several steps by one operation; `products` computes the linear layers."""
+    """Computes by fewer operations than `Plain`; `products` computes the linear layers."""
 
     products: Products
     chunk: int

@@ -91,8 +91,9 @@ class RecordedSteps(threading.local, Granule):
         unused memory.
         """
         if self._stream is None:
-            # PyTorch gives 32 streams of each priority, again and again. No thread computes in one
-            # of this priority, so that a recording contains no work of another thread.
+            # PyTorch has 32 streams of each priority, and hands them out in turn, again and again.
+            # No thread computes in a stream of this priority, so a recording contains no work of
+            # another thread.
             self._stream = torch.cuda.Stream(priority=-1)
             self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
@@ -106,7 +107,7 @@ class RecordedSteps(threading.local, Granule):
                 raise
             finally:
                 graph.capture_end()
-            self._graph = graph  # the last graph is destroyed here, under the lock
+            self._graph = graph  # destroys the previous graph, while the lock is held
         return graph.replay
 
 
@@ -115,8 +116,8 @@ def overwrite(step: Callable[[Value], Value], value: Value) -> None:
 
     The next step then reads and writes the same memory, as a recording of the step (a CUDA graph)
     requires. Raises ValueError if the step changes the shape or dtype of a tensor, if it changes a
-    number that is not in a tensor, or if tensors to overwrite share memory. Nothing has then been
-    overwritten.
+    number that is not in a tensor, or if tensors to overwrite share memory; in these cases, nothing
+    is overwritten.
     """
     old, new = list(_leaves(value)), list(_leaves(step(value)))
     pairs = [pair for pair in zip(old, new, strict=True) if pair[0] is not pair[1]]
@@ -131,7 +132,10 @@ def overwrite(step: Callable[[Value], Value], value: Value) -> None:
 
 
 def _refuse_changes(pairs: list[tuple[Any, Any]], changed: list[tuple[Tensor, Tensor]]) -> None:
-    """Raise ValueError if the second of a pair cannot be written over the first."""
+    """Raise ValueError if the second of a pair cannot be written over the first.
+
+    `changed` has those of the `pairs` that are tensors.
+    """
     if any(a != b for a, b in pairs if not isinstance(a, Tensor)):
         raise ValueError("the step changes a number that is not in a tensor")
     if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in changed):

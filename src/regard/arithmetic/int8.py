@@ -34,7 +34,7 @@ class Int8Products(Products):
     """Computes the products of linear layers, and the logits of the loss, in 8 bits."""
 
     def linear(self, by: Cpu, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of rounded matrices; for the backward pass, rounding has a gradient of 1."""
+        """x W^T + b with x and W rounded, then ReLU if `relu`; the gradient of rounding is 1."""
         y: Tensor = _Int8Linear.apply(by, x, *joined(layers), relu)
         return y
 
@@ -58,7 +58,7 @@ class _Int8Linear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, integers, scale, y = ctx.saved_tensors
         d_sum, d_weight, d_bias = linear_gradients(ctx.by, gradient, x, y)
-        # The scales of the rows of W become factors of the columns of G.
+        # The scales of the rows of W become factors of the columns of d_sum.
         rounded = ctx.by.round_rows(d_sum, scale)
         sums = _exact_product(rounded.integers, integers)
         d_x = ctx.by.scale_products(sums, rounded.scale, None, None, False, x.dtype)
@@ -75,7 +75,7 @@ def _product(
 
 
 def _exact_product(a: Tensor, b: Tensor) -> Tensor:
-    """The product in int32; its sums are exact."""
+    """The product of two int8 matrices, in int32; its sums are exact."""
     # If b has only one row, _int_mm of PyTorch 2.13 on a CPU reads from the wrong place.
     return torch._int_mm(a, b) if len(b) > 1 else a.int() * b.int()
 

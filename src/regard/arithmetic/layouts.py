@@ -47,9 +47,9 @@ class PackedLinear:
 class Int8Linear:
     """A layer that computes x W^T + b with x and W rounded to 8 bits.
 
-    Each row of x and of W has a scale, which turns the largest absolute value of the row into an
-    integer: 127 for x, and `largest` for W, by default `largest_weight()`. Sums are exact in int32,
-    so rounding is the only error.
+    Each row is divided by a scale before it is rounded. The scale is chosen such that the largest
+    absolute value of the row becomes 127 in x, and `largest` in W (by default, `largest_weight()`).
+    Sums are exact in int32, so rounding is the only error.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Int8Linear:
         return by.scale_rows(self.product(rounded), scale, self.bias, relu)
 
     def product(self, rounded: UInt8[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
-        """The product of rounded states and W, which `scale_rows` multiplies by their scales."""
+        """The product of rounded states and W; each row is still to be multiplied by its scale."""
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
             rounded, 1.0, 128, self.weight, self.scale, self.zero, None,
             1.0, 0, torch.float32, "none", [], "",
@@ -157,7 +157,7 @@ class Joined(CublasProducts):
 
 
 def multiplied_together(model: Any) -> list[tuple[nn.Linear, ...]]:
-    """The linear layers of an `EncoderDecoder`; each group is computed by one matrix product.
+    """The linear layers of an `EncoderDecoder`, in groups; one matrix product computes a group.
 
     W_q, W_k and W_v of an attention are one group, except in attention to the encoder's output,
     whose queries come from other states than its keys and values.

@@ -77,7 +77,7 @@ class Plain(Arithmetic):
         smoothing: float,
         consistency: float = 0.0,
     ) -> tuple[Tensor, Tensor]:
-        """The loss, as `regard.loss` defines it, from all logits at once."""
+        """The smoothed and the plain loss, by the functions of `regard.loss`."""
         logits = F.linear(states, embedding)
         if consistency:
             first, second = logits.chunk(2)

@@ -21,7 +21,7 @@ class Products:
     """Linear layers by PyTorch, in any precision, on any device."""
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of the layers, as one product; `by` is the arithmetic that calls this."""
+        """x W^T + b of the layers, as one product, then ReLU if `relu`; `by` is the caller."""
         y = F.linear(x, *joined(layers))
         return y.relu_() if relu else y
 

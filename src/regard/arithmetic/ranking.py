@@ -15,7 +15,7 @@ BLOCK = 128
 
 
 class Summary(NamedTuple):
-    """Two results of all logits, from which the best continuations are found; both are fp32."""
+    """Two fp32 tensors, computed from all logits, by which the best continuations are found."""
 
     maxima: Float[Tensor, "rows blocks"]
     """The largest logit of each block of `BLOCK` tokens; the last block may be short."""
@@ -43,7 +43,8 @@ def most_likely_by_blocks(
     maxima, totals = (x.unflatten(0, (-1, beams)) for x in both)
     maxima = live.unsqueeze(-1) + (maxima - totals.unsqueeze(-1))
     blocks = rank(maxima.flatten(1), count).sort(dim=1).values  # [sentences, blocks]
-    # Every token of these blocks, by beam and token: [sentences, blocks * BLOCK]
+    # All tokens of these blocks, in the order of beams, then of tokens:
+    # [sentences, blocks * BLOCK]
     within = torch.arange(BLOCK, device=blocks.device)
     tokens = (blocks % maxima.shape[-1] * BLOCK).unsqueeze(-1) + within
     tokens, parents = tokens.flatten(1), (blocks // maxima.shape[-1]).repeat_interleave(BLOCK, 1)
@@ -81,7 +82,7 @@ def _without(
     maxima: Float[Tensor, "rows blocks"],
     logits: Float[Tensor, "rows vocabulary"],
 ) -> Float[Tensor, "rows blocks"]:
-    """In each block that has tokens of `never`, set the maximum to that of its other tokens."""
+    """Set the maximum of each block with tokens of `never` to the maximum of its other tokens."""
     for block in {token // BLOCK for token in never}:
         tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
         for token in never:  # one by one: an index that is a list would make the host wait

@@ -29,7 +29,7 @@ def _add_norm(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     x, y, weight, bias, output,
     width: tl.constexpr, epsilon: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
-    """One program computes one row; `size` is at least the `width`."""
+    """One program computes one row; `size`, a power of 2, is at least `width`."""
     start, at = tl.program_id(0).to(tl.int64) * width, tl.arange(0, size)
     real = at < width
     total = tl.load(x + start + at, mask=real, other=0.0).to(tl.float32)

@@ -27,7 +27,7 @@ def attend_kernel(
     """
     (rows, heads, queries, d_k), d_v = query.shape, values.shape[3]
     output = query.new_empty(rows, queries, heads, d_v).transpose(1, 2)
-    # In memory, the queries of all rows follow each other, with the same distance.
+    # The kernel needs queries at equal distances in memory, one row directly after another.
     if query.stride(3) != 1 or query.stride(0) != queries * query.stride(2):
         query = query.transpose(1, 2).contiguous().transpose(1, 2)
     allowed = allowed.expand(rows, -1, -1, -1).contiguous()
@@ -42,12 +42,13 @@ def attend_kernel(
 
 
 def _padded(size: int) -> int:
-    """The next power of 2, and at least 16, the smallest side of a product of blocks."""
+    """`size` rounded up to a power of 2, at least 16: `tl.dot` takes no smaller blocks."""
     return max(16, triton.next_power_of_2(size))
 
 
-# The number of keys changes from group to group of steps, and that of queries in an encoder from
-# batch to batch. Triton would compile the kernel anew for some numbers, which takes time.
+# The number of keys changes between groups of steps, and the number of queries in an encoder
+# between batches. Without these options, Triton would compile the kernel again for some of these
+# numbers, which takes time.
 @triton.jit(  # type: ignore[untyped-decorator]
     do_not_specialize=["queries", "count", "capacity"],
     do_not_specialize_on_alignment=["query", "allowed"],
@@ -60,8 +61,8 @@ def _attend(  # type: ignore[no-untyped-def]  # Triton knows no Python types
 ):  # fmt: skip
     """One program computes one head of one row, `size` keys at a time.
 
-    `count` is the number of keys and `capacity` that of slots; `of_head` and `of_query` are strides
-    of `query`; `each_query` says whether each query has a mask of its own.
+    `count` is the number of keys, and `capacity` the number of slots. `of_head` and `of_query` are
+    strides of `query`. `each_query` says whether each query has a mask of its own.
     """
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     one, k_at, v_at = tl.arange(0, some), tl.arange(0, k_width), tl.arange(0, v_width)

@@ -11,19 +11,19 @@ from regard.machine.devices import is_out_of_memory
 
 _log = logging.getLogger("regard.kernels")
 LAUNCHING = threading.Lock()
-"""A thread holds this lock while it launches a kernel for which PyTorch or Triton has settings that
-all threads share, and while Triton compiles a kernel."""
+"""A thread holds this lock while it launches a `Kernel`, which Triton may compile first. In
+inference, a thread also holds it while it uses `sdpa_kernel`, a setting that all threads share."""
 
 
 class Kernel:
     """A kernel of this package. It is used until it fails once, for example for lack of a compiler.
 
-    The kernel `name` is launched by the function `name`_kernel of the module `name`. The first
-    launch of any kernel that fails is logged as a warning.
+    The kernel `name` is launched by the function `name`_kernel of the module `name`. If a kernel
+    fails, a warning is logged, but only for the first of all kernels that fail.
     """
 
     _warned = False
-    """Whether a failure was logged. Other kernels often fail for the same reason."""
+    """Whether a failure was logged. Only one is logged: other kernels often fail for its reason."""
 
     def __init__(self, name: str):
         self._name = name
@@ -42,7 +42,7 @@ class Kernel:
 
     @cached_property
     def run(self) -> Callable[..., Any] | None:
-        """The function that launches the kernel; None if there is no Triton that works here."""
+        """The function that launches the kernel; None if Triton does not work on this machine."""
         try:
             module = import_module(f"regard.arithmetic.kernels.{self._name}")
         except Exception:  # importing Triton may raise any exception

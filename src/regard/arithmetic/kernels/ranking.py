@@ -1,6 +1,7 @@
 """A kernel for a GPU: the indices of the largest values, as `regard.hypotheses.ranking` gives them.
 
-PyTorch's operations would take twelve kernels for it, and a step of a search ranks four times.
+PyTorch's operations would launch twelve kernels to rank once, and a step of a search ranks four
+times.
 """
 
 import torch
@@ -38,7 +39,7 @@ def _rank(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     # Equal values must have equal bits: -0 becomes 0, and every NaN becomes the same NaN.
     x = tl.where(x == 0.0, 0.0, tl.where(x != x, float("nan"), x))
     bits = x.to(tl.int32, bitcast=True)
-    # The lower a negative float is, the larger is the integer of its lower 31 bits: invert them.
+    # The lower a negative float is, the larger is the integer of its lower 31 bits: invert these.
     ordered = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
     ordered = tl.where(index < number, ordered, taken)
     for i in range(count):

@@ -1,6 +1,6 @@
 """A kernel for a GPU: the gradient of the loss with respect to the logits, in place of the logits.
 
-It reads the logits twice and writes them once.
+It reads the logits twice and writes the gradient once.
 """
 
 import torch

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 TOKENS = 2048
-"""The number of tokens that a program reads together."""
+"""A program reads the logits of this many tokens together."""
 
 
 def summary_kernel(
@@ -29,7 +29,8 @@ def summary_kernel(
     return maxima, totals
 
 
-# All sizes are constants: Triton would compile the kernel anew for other divisors of a variable.
+# All sizes are constants: if a size were a variable, Triton would compile the kernel again for a
+# value with other divisors.
 @triton.jit  # type: ignore[untyped-decorator]
 def _summarize(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     logits,
@@ -41,7 +42,7 @@ def _summarize(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     at_once: tl.constexpr = TOKENS,
 ):
     """One program reads one row, in blocks of `size` tokens."""
-    some: tl.constexpr = at_once // size  # blocks
+    some: tl.constexpr = at_once // size  # the number of blocks that are read together
     row = tl.program_id(0).to(tl.int64)
     block, within = tl.arange(0, some), tl.arange(0, size)
     top, total = float("-inf"), 0.0  # the largest logit so far; the sum of exp(logit - top)

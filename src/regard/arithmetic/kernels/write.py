@@ -31,7 +31,8 @@ def write_kernel(
     return True
 
 
-# The capacity changes from group to group of steps; see the kernel of `attend`.
+# The capacity changes between groups of steps. Without these options, Triton would compile the
+# kernel again for some capacities, as in `attend`.
 @triton.jit(  # type: ignore[untyped-decorator]
     do_not_specialize=["capacity"], do_not_specialize_on_alignment=["new"]
 )

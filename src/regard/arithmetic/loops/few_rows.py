@@ -136,8 +136,8 @@ def encode_layers(
 ) -> None:
     """Turn the embedded source of one sentence into the output of the encoder.
 
-    Only the first `attended` positions are attended to. `sizes` has layers, heads, d_k, d_v, d_ff
-    and the activation.
+    Only the first `attended` positions are attended to. `sizes` holds the number of layers, the
+    number of heads, d_k, d_v, d_ff and the activation (`RELU` or `SWISH`).
     """
     layers, heads, d_k, d_v, d_ff, activation = sizes
     of_keys, of_values = heads * d_k, 2 * heads * d_k
@@ -196,7 +196,7 @@ def decode_layers(
     `memory` for the encoder's output. A row writes the key and the value of its last token to the
     slot ancestry[row, -1] of `past`, and attends to all slots ancestry[row] of `past`. The row also
     attends to the slots of `memory` from sources[row, 0] up to, but not including, sources[row, 1].
-    `sizes` is the same as in `encode_layers`.
+    `sizes` has the same entries as in `encode_layers`.
     """
     layers, heads, d_k, d_v, d_ff, activation = sizes
     of_keys, both = heads * d_k, heads * (d_k + d_v)

@@ -10,8 +10,9 @@ from numpy import uint32 as u32
 
 from regard.arithmetic.loops.numbers import Numbers, bits, from_bits, loop_for, read, write
 
-# If one of these is added in fp32 to a number from -127 to 127, the number is rounded to an integer
-# n. The lowest 8 of the 32 bits of the sum are n, signed, or n + 128, unsigned.
+# If one of these constants is added in fp32 to a number from -127 to 127, the number is rounded to
+# an integer n. The lowest 8 of the 32 bits of the sum are then n, as a signed integer, with
+# _TO_SIGNED, and n + 128, as an unsigned integer, with _TO_UNSIGNED.
 _TO_SIGNED = f32(2**23 + 2**22)
 _TO_UNSIGNED = f32(2**23 + 2**22 + 128)
 

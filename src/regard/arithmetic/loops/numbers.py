@@ -163,7 +163,7 @@ def _write(row: Any, place: int, number: Any) -> Any:
 
 @within
 def _ordered(integer: i32) -> i32:
-    """Map the bits of an fp32 number to an integer, such that integers are ordered as numbers are.
+    """Map the bits of an fp32 number to an integer; a larger number gets a larger integer.
 
     The map is its own inverse: from the integer, `_ordered` returns the bits.
     """
@@ -202,9 +202,9 @@ def exp(x: f32) -> f32:
 def keep(seed: int, row: int, threshold: int, factor: float, out: Numbers) -> None:
     """Fill `out` with the dropout mask of a row: 0 with a probability of threshold / 65536.
 
-    All other elements are `factor`. The seed, the row's number and the place in the row determine
-    each element. The length of `out` is even, because the same 32 random bits decide two elements,
-    one in each half of `out`.
+    All other elements are `factor`. The seed, the number of the row and the index in the row
+    determine each element. The length of `out` is even, because the same 32 random bits decide two
+    elements, one in each half of `out`.
     """
     half = len(out) // 2
     first, second, others = u32(u32(row * half) + u32(seed)), u32(seed >> 32), out[half:]

@@ -1,4 +1,4 @@
-"""The product of a few rows and a matrix of weights, of any type that the weights may have."""
+"""The product of a few rows and a matrix of weights in fp32, in bf16 or in 8-bit integers."""
 
 from typing import Any
 
@@ -67,9 +67,10 @@ def _sums(x: Numbers, matrix: Numbers) -> Numbers:
 
 @within
 def _rounded_sums(x: Numbers, weights: Numbers, scale: Numbers, outputs: int) -> Numbers:
-    """x W^T, [rows, outputs], with x rounded to 8 bits; W is the first packed matrix of `weights`.
+    """x W^T, with x rounded to 8 bits; W is the first packed matrix of `weights`.
 
-    Before it is rounded, each row is divided by a scale, which is written to `scale`.
+    Before rounding, each row of x is divided by a scale, which is written to `scale`. The result,
+    [rows or more, outputs or more], is not multiplied by the scales.
     """
     rounded = np.zeros(((len(x) + 3) // 4 * 4, (x.shape[1] + 3) // 4 * 4), np.uint8)
     round_unsigned_rows(x, rounded, scale)
@@ -79,8 +80,9 @@ def _rounded_sums(x: Numbers, weights: Numbers, scale: Numbers, outputs: int) ->
 def product(x: Any, weights: Any, outputs: Any) -> Any:
     """Multiply x by the first matrix of `weights`.
 
-    Returns x W^T, [rows, outputs or more]; a number for each row, by which the caller must still
-    multiply this row of the product; and the number of elements of the matrix.
+    Returns x W^T, [rows or more, outputs or more]; a number for each row, by which the caller must
+    still multiply this row of the product; and the number of elements of `weights` that the matrix
+    takes.
     """
 
 

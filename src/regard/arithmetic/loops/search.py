@@ -55,10 +55,10 @@ def rank_continuations(
 
     `live`, [sentences, beams], has the log-probabilities of the live hypotheses. The continuations
     are written to `parents` (the indices of their hypotheses), `tokens` and `best` (their
-    log-probabilities), each [sentences, places], the most likely first. Equally likely ones are in
-    the order of `parents`, then of `tokens`. Tokens in `never` are left out. If a sentence has
-    fewer continuations than places, `best` is -inf in the other places. If a logit of a live
-    hypothesis is NaN or +inf, `best` is NaN in all places of its sentence.
+    log-probabilities), each [sentences, places], the most likely first. Equally likely
+    continuations are in the order of `parents`, then of `tokens`. Tokens in `never` are left out.
+    If a sentence has fewer continuations than places, `best` is -inf in the other places. If a
+    logit of a live hypothesis is NaN or +inf, `best` is NaN in all places of its sentence.
     """
     sentences, beams = live.shape
     columns = logits.shape[1]
@@ -84,7 +84,7 @@ def rank_continuations(
 
 
 HYPOTHESES = "Tuple((int64[:, :, ::1], int64[:, ::1], float32[:, ::1], float32[:, ::1]))"
-"""The fields of a `regard.hypotheses.Hypotheses`: tokens, rows, log p and scores."""
+"""The Numba type of the fields of `regard.hypotheses.Hypotheses`: tokens, rows, log_p and score."""
 
 
 @within

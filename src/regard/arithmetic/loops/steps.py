@@ -22,7 +22,7 @@ _decode_layers, _project = decode_layers(ROUNDED), project(ROUNDED)
 
 @within
 def _unwritten(like: Any, places: int) -> Any:
-    """Hypotheses of the same sentences and length as `like`; their fields are not written yet."""
+    """Uninitialized arrays for `places` hypotheses of each sentence, as long as those of `like`."""
     sentences, _, length = like[0].shape
     return (
         np.empty((sentences, places, length), np.int64),
@@ -83,7 +83,7 @@ def _continuations(
 
 @within
 def _keep_last(live: Any, going: Numbers, before: Any) -> None:
-    """If a sentence goes on and has live hypotheses, copy them to `before`."""
+    """For each sentence that goes on and has live hypotheses, copy these hypotheses to `before`."""
     for s in range(len(going)):
         if going[s] and live[2][s, 0] != -np.inf:
             for beam in range(live[1].shape[1]):

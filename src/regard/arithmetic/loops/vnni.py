@@ -2,8 +2,8 @@
 
 The instruction has a vector of sums in int32. To each sum it adds four products of an unsigned and
 a signed 8-bit integer. Numba has no such instruction, so this module defines a type for a vector of
-sums, and functions that loops call to use the instruction. Without it, `products` multiplies such
-weights in fp32.
+sums, and functions that loops call to use the instruction. On a processor without the instruction,
+`products` multiplies 8-bit weights in fp32.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _HAS = {"+avx512vnni": 16, "+avxvnni": 8}
 _LANES = next((lanes for feature, lanes in _HAS.items() if feature in _FEATURES), 0)
 """The number of sums in a vector; 0 for a processor without the instruction."""
 ROUNDED = "int32" if _LANES else "int8"
-"""The type of a matrix of 8-bit weights: "int32" if it is the result of `pack`."""
+"""The element type of matrices of 8-bit weights: "int32" if `pack` arranges them, else "int8"."""
 _BLOCK = 2 * _LANES
 """The number of outputs in a block. For each row of x, a block has two vectors of sums."""
 _ROWS = 4
@@ -37,12 +37,12 @@ _VECTOR = ir.VectorType(_INT, _LANES or 1)
 
 
 def pack(weight: NDArray[np.int8]) -> NDArray[np.int32]:
-    """Arrange a matrix, [inputs, outputs], for `multiply`: four inputs are one number of 32 bits.
+    """Arrange a matrix, [inputs, outputs], for `multiply`: four weights become one 32-bit integer.
 
-    Inputs and outputs are padded with zeros to groups of four and to whole blocks. Blocks of
-    outputs follow one another. Each block begins with the start values of its sums; then come its
-    groups of inputs, one after another. A sum starts at -128 times the sum of its weights, because
-    128 is added to the states to make them unsigned.
+    Inputs are padded with zeros to groups of four, and outputs to whole blocks. Blocks of outputs
+    follow one another. Each block begins with the start values of its sums; then come the weights
+    of its groups of inputs, one group after another. A sum starts at -128 times the sum of its
+    weights, because 128 is added to the states to make them unsigned.
     """
     inputs, outputs = weight.shape
     groups, blocks = -(-inputs // 4), -(-outputs // _BLOCK)
@@ -81,9 +81,10 @@ def multiply(x: Numbers, weights: Numbers, outputs: int) -> Numbers:
 
 @within
 def _four_rows(x: Numbers, weights: Numbers, y: Numbers, j: int) -> None:
-    """Write the sums of four rows and one block to y, from its column j on.
+    """Multiply four rows of x by a block of weights; write the sums to y, from its column j on.
 
-    Each element of `x` and of `weights` holds four inputs.
+    Each element of `x` holds four inputs. The elements of `weights` are the start values of the
+    sums, then groups of four weights.
     """
     x0, x1, x2, x3 = x[0], x[1], x[2], x[3]
     a0, b0 = _load(weights, 0), _load(weights, _LANES)
@@ -146,7 +147,10 @@ def _store(typing: Any, array: Any, place: Any, first: Any, second: Any) -> Any:
 
 @_intrinsic
 def _add(typing: Any, sums: Any, four: Any, weights: Any) -> Any:
-    """Add to each sum the products of `four` and the sum's four weights; return the new sums."""
+    """Add the products of four inputs and four weights to each sum; return the new sums.
+
+    `four` holds the inputs, the same ones for all sums. `weights` holds four weights for each sum.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         sums, four, weights = given
