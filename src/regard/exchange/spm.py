@@ -34,7 +34,7 @@ _BYTES = {c: ord(c) if ord(c) < 256 else _HIDDEN[ord(c) - 256] for c in BYTE_ALP
 
 
 class Pieces(NamedTuple):
-    """A SentencePiece model as bytes, and its names for our entries, in the order of our ids."""
+    """A SentencePiece model as bytes, and the names of its pieces in the order of regard's ids."""
 
     model: bytes
     names: list[str]
