@@ -83,7 +83,7 @@ class Certificate(BaseModel):
     difference: float = 0.0
     """The largest absolute difference between corresponding logits of the two sides."""
     range: float = 0.0
-    """The largest minus the smallest compared logit, of the model that regard does not compute."""
+    """The largest minus the smallest compared logit of the model that regard does not compute."""
     greedy: float = 0.0
     """The share of sentences for which greedy search gives the same output on both sides."""
     searched: float = 0.0

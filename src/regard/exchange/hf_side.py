@@ -1,4 +1,4 @@
-"""Run a MarianMTModel and its tokenizer in `transformers`, to compare them with regard's."""
+"""Run a MarianMTModel with its tokenizer in `transformers`, to compare it with a regard model."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
