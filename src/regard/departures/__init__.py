@@ -1,5 +1,5 @@
 """The differences between regard, the paper, its authors' code and other code bases.
 
-Each departure is a value with the paper's words, and a function that judges a recipe and the known
-facts of its run. `python -m regard.departures` prints all departures: `docs/deviations.md`.
+Each `Departure` has the paper's words, and a function that judges a recipe and the known facts of
+its run. `python -m regard.departures` prints all departures, as in `docs/deviations.md`.
 """

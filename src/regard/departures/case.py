@@ -1,4 +1,4 @@
-"""The types of a departure, of the case that it judges, and of its finding."""
+"""The types `Departure`, `Compared` (a case to judge) and `Finding`, and some kinds of judges."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Compared(NamedTuple):
 
     @property
     def printed(self) -> Recipe:
-        """The recipe of the row."""
+        """The paper's recipe for the row."""
         return PAPER_RECIPES[self.row]
 
     def changed(self, *fields: str) -> list[str]:

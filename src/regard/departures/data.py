@@ -16,8 +16,8 @@ from regard.recipe import Recipe
 _SUB_WORDS = ("tokenizer.kind", "tokenizer.vocabulary")
 _BATCH = ("data.source_tokens", "data.target_tokens", "training.accumulate")
 _NEAR = 0.1
-"""A corpus departs from the paper if its size differs by more than this share from the size that
-the paper prints, rounded."""
+"""A corpus departs from the paper if its size differs from the paper's by more than this fraction.
+The paper prints rounded sizes."""
 
 
 def corpus_of(row: str) -> str:

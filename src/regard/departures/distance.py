@@ -41,11 +41,11 @@ def departures_of(recipe: Recipe, facts: Facts = NO_FACTS, row: str | None = Non
 
 
 def closest_row(recipe: Recipe) -> str:
-    """The name of the nearest among the paper's recipes for the same task.
+    """The name of the paper's recipe for the same task that is nearest to `recipe`.
 
-    The distance of two recipes is a sum over the fields that differ and can depart. A field
-    with two numbers other than 0 adds |log2(ratio of the numbers)|; any other field adds 1. Of
-    equally near recipes, the first in `PAPER_RECIPES` is taken.
+    The distance of two recipes is a sum over the fields that differ, except those of CANNOT_DEPART.
+    A field whose two values are numbers other than 0 adds |log2(ratio of the numbers)|; any other
+    field adds 1. Of equally near recipes, the first in `PAPER_RECIPES` is taken.
     """
     rows = {n: one for n, one in PAPER_RECIPES.items() if one.task.output == recipe.task.output}
     return min(rows, key=lambda name: _how_far(rows[name], recipe))

@@ -21,7 +21,8 @@ _CHECKPOINTS_APART = 600
 """Seconds between two of the paper's checkpoints."""
 _NEAR = 0.1
 """The number of steps between checkpoints departs from the paper's if it differs by more than this
-share. The paper's number is ten minutes divided by the time of a step, which is printed rounded."""
+fraction. The paper's number is ten minutes divided by the time of a step, which the paper rounds.
+"""
 
 
 def _steps(case: Compared) -> Finding | None:
@@ -53,9 +54,9 @@ def _optimizer(case: Compared) -> Finding | None:
 
 
 def _averages_nothing(row: str) -> bool:
-    """Whether the paper prints figures of this row for a single checkpoint only.
+    """Whether all figures that the paper prints for this row are of a single checkpoint.
 
-    Table 3 has figures of single checkpoints. Base and big are in Table 2, too, whose figures are
+    Table 3 has figures of single checkpoints. Base and big are also in Table 2, which has figures
     of averaged checkpoints.
     """
     return row in TABLE_3 and row not in ("base", "big")

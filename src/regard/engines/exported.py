@@ -1,4 +1,4 @@
-"""An exported directory: the files of an engine, with our recipe, tokenizer and checksums."""
+"""An exported directory: an engine's files, and regard's recipe, tokenizer and checksums."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Exported:
 
 
 def open_exported(directory: Path, engine: str, text: str = "tokenizer.json") -> Exported:
-    """Open a directory that was exported for this engine; our tokenizer is in the file `text`.
+    """Open a directory that was exported for this engine; `text` is the tokenizer's file name.
 
     Raises ModelError if the directory was not exported for the engine, if a file is missing or
     damaged, or if the manifest lacks what every export writes.

@@ -26,7 +26,7 @@ def load_exported(directory: str | Path, engine: str) -> EngineTranslator:
 
 
 def translator_by(engine: str) -> Callable[[Exported, int], EngineTranslator]:
-    """The class of translators by this engine; it takes an exported directory and the threads.
+    """The engine's translator class; its arguments are an exported directory and the threads.
 
     Raises RecipeError for an unknown engine, and MissingExtra if the engine is not installed.
     """

@@ -31,7 +31,7 @@ class OneBatch(Cpu):
 
 
 class EngineModel(ABC):
-    """A model that an engine computes, for our search (`decoding.Searchable`).
+    """A model that an engine computes and that regard's search can use (`decoding.Searchable`).
 
     `longest` is the largest number of positions that a sentence may have.
     """
@@ -51,7 +51,7 @@ class EngineModel(ABC):
 
 
 class EngineTranslator(Translator):
-    """A translator for an exported directory."""
+    """A translator for an exported directory; an engine computes the model."""
 
     def __init__(self, model: EngineModel, exported: Exported):
         recipe = exported.recipe

@@ -115,19 +115,19 @@ class CTranslate2Model(EngineModel):
 
 @dataclass(frozen=True)
 class Prefixes:
-    """The state of our search: the source of each row, and the tokens written so far."""
+    """The state of regard's search: the source of each row, and the tokens written so far."""
 
     sources: list[list[int]]
     written: Tensor  # [rows, length]
 
     def select(self, rows: Tensor) -> Prefixes:
-        """The state that has only these rows of this state, in this order."""
+        """The state of the rows with the numbers `rows`, in this order."""
         these = rows.flatten()
         return Prefixes([self.sources[i] for i in these.tolist()], self.written[these])
 
 
 class CTranslate2Translator(EngineTranslator):
-    """A translator by CTranslate2."""
+    """A translator that translates with CTranslate2."""
 
     model: CTranslate2Model
 
@@ -157,7 +157,10 @@ class CTranslate2Translator(EngineTranslator):
         recipe: SearchRecipe,
         n_best: int,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source; a step lets only the best `beam` continuations finish."""
+        """The `n_best` hypotheses of each source, best first.
+
+        At each step of the search, only the best `beam` continuations may finish.
+        """
         results: dict[int, list[Hypothesis]] = {}
         waiting, extra = list(range(len(sources))), FIRST_STEPS
         otherwise: list[int] = []
@@ -181,7 +184,7 @@ class CTranslate2Translator(EngineTranslator):
     def _stepped(
         self, source: Sequence[int], limit: int, recipe: SearchRecipe, n_best: int
     ) -> list[Hypothesis]:
-        """The hypotheses of one source by our own search."""
+        """The `n_best` hypotheses of one source, found by regard's own search."""
         rows, limits = one_per_row([source]), torch.tensor([limit])
         [best] = search(self.model, rows, limits, recipe, by=self.model.by, n_best=n_best)
         return best

@@ -32,7 +32,7 @@ class Caches:
     arrays: dict[str, NDArray[Any]]
 
     def select(self, rows: Tensor) -> Caches:
-        """The state that has only these rows of this state, in this order."""
+        """The state of the rows with the numbers `rows`, in this order."""
         these = rows.flatten().numpy()
         if len(these) == len(self.arrays["source"]) and (these == np.arange(len(these))).all():
             return self
@@ -80,7 +80,7 @@ class OnnxModel(EngineModel):
 
 
 class OnnxTranslator(EngineTranslator):
-    """A translator by ONNX Runtime."""
+    """A translator that translates with ONNX Runtime."""
 
     model: OnnxModel
 
@@ -99,7 +99,7 @@ class OnnxTranslator(EngineTranslator):
         recipe: SearchRecipe,
         n_best: int,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source, by our own search."""
+        """The `n_best` hypotheses of each source, found by regard's own search."""
 
         def searched(rows: Rows, _: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
             most = torch.tensor([limits[i] for i in batch])

@@ -21,13 +21,13 @@ from regard.text.tokenizer import BOS, EOS
 
 CERTIFICATE = "certificate.json"
 TOLERANCE = 1e-4
-"""A conversion in fp32 is refused if the logits of the two sides differ by more than this share of
+"""A conversion in fp32 is refused if logits of the two models differ by more than TOLERANCE times
 `Certificate.range`."""
 WRITTEN = 40
 """The most tokens that either model of a comparison writes for a sentence, </s> included."""
 IMPOSSIBLE = -1e29
-"""A logit below this belongs to an entry that is never written. If an entry has such a logit on
-both sides of a conversion, the two logits are not compared."""
+"""A logit below this belongs to a vocabulary entry that is never written. If an entry has such a
+logit in both models of a conversion, the two logits are not compared."""
 _BEAM = 4
 _LONGEST_CERTIFICATE = 2**20
 
@@ -44,7 +44,7 @@ class Side(Protocol):
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The version of each package with which this object computes, by the package's name."""
+        """The names and versions of the packages that this side uses to compute."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The source ids of texts, each ending in </s>, by this side's own tokenizer."""
@@ -83,7 +83,7 @@ class Certificate(BaseModel):
     difference: float = 0.0
     """The largest absolute difference between corresponding logits of the two sides."""
     range: float = 0.0
-    """The difference between the largest and the smallest compared logit of the other program."""
+    """The largest minus the smallest compared logit of the model that regard does not compute."""
     greedy: float = 0.0
     """The share of sentences for which greedy search gives the same output on both sides."""
     searched: float = 0.0
@@ -126,7 +126,7 @@ class Certificate(BaseModel):
 def unproved(
     conversion: str, why: str, versions: Mapping[str, str], files: Mapping[str, str]
 ) -> Certificate:
-    """A certificate which says why the other side was not run."""
+    """A certificate without a comparison; `why` says why the other program's model was not run."""
     return Certificate(
         conversion=conversion,
         date=_now(),

@@ -1,4 +1,4 @@
-"""An engine as one side of a certificate."""
+"""Run an exported model in CTranslate2 or ONNX Runtime, to compare it with regard's model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.text.tokenizer import EOS
 
 
 class EngineSide:
-    """A translator whose model an engine computes, as a `Side` of a certificate.
+    """A `Side` of a certificate: a translator that uses an engine (CTranslate2 or ONNX Runtime).
 
     The engine computes the logits. Either the engine or regard does the beam search.
     """

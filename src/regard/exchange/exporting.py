@@ -160,7 +160,10 @@ def _write(
     tolerance: float | None,
     facts: dict[str, Any],
 ) -> Certificate:
-    """Make the directory: the engine's files, our recipe and tokenizer, and the certificate."""
+    """Make the directory `out` for an engine, and return its certificate.
+
+    `fill` writes the engine's files; regard's recipe and tokenizer are written beside them.
+    """
     positions = len(tables_of(model).target)
     about = _about(model, format, positions) | facts
 
@@ -190,7 +193,7 @@ def _certified(
     positions: int,
     tolerance: float | None,
 ) -> Certificate:
-    """Compare the model with `theirs`; both sides use the same search, one that both can do."""
+    """Compare `model` with `theirs`, the exported model; both use the same rules of search."""
     search = model.recipe.search
     rules = search if format == "onnx" else search.but(finish="beam")
     # `transformers` lacks the penalty of §6.1, so both sides search without a penalty.

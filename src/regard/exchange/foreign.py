@@ -1,4 +1,4 @@
-"""A foreign model that was read and converted, but is not yet written or compared."""
+"""A foreign model (one of another program) that is converted, but not yet written or compared."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class NotRunError(Exception):
 
 @dataclass(frozen=True)
 class Foreign:
-    """A foreign model, converted to the parts of a model of regard."""
+    """A model of another program, converted to the parts of a model of regard."""
 
     format: str
     """The name of the foreign format, such as "hf"."""
@@ -46,10 +46,11 @@ def not_run(why: str) -> Callable[[], Side]:
 
 
 def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) -> Recipe:
-    """A recipe with these fields, `vocabulary` entries and sources of at most `longest` tokens.
+    """A recipe with the given fields, for `vocabulary` entries and sources of `longest` tokens.
 
-    `d_model` and `heads` are among the fields. Raises ModelError, which names the file `where`, if
-    no model of regard can have the fields.
+    The recipe has at least 300 entries, and a longest source of 2 to 2**20 tokens. `fields` must
+    include `d_model` and `heads`. Raises ModelError, which names the file `where`, if no recipe can
+    have the fields.
     """
     width, heads = fields["d_model"], fields["heads"]
     if heads > 0 and width % heads:
@@ -64,13 +65,13 @@ def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) ->
 def most_extra(limit: int, beam: int) -> int:
     """The value of `search.max_extra` that is nearest to `limit` and allowed with this `beam`.
 
-    `limit` is the number of tokens that an output of the foreign search may have.
+    `limit` is the largest number of tokens that an output of the foreign search may have.
     """
     return max(1, min(limit, 10_000, MOST_STEPPED // max(1, beam)))
 
 
 class ForeignConfig:
-    """A foreign configuration, whose values are read with a check of their types."""
+    """The configuration of another program's model; its methods check the type of each value."""
 
     def __init__(self, content: Mapping[str, Any], where: Path):
         self._content, self.where = dict(content), where
@@ -123,7 +124,10 @@ class ForeignConfig:
             raise self.refusal(key, f"{values[0]!r} to be converted exactly")
 
     def section(self, key: str) -> "ForeignConfig":
-        """The object of a key, without its null entries; raises ModelError for another value."""
+        """The nested configuration that is the value of a key, without null entries.
+
+        Raises ModelError for another value.
+        """
         value = self._get(key, None)
         if not isinstance(value, dict):
             raise self.refusal(key, "an object of keys")

@@ -164,7 +164,7 @@ def _converted(
     tokenizer: SentencePieceTokenizer,
     sources: int,
 ) -> tuple[dict[str, Tensor], Recipe]:
-    """The weights under our names, and the recipe with the fields that follow from the weights."""
+    """The weights by regard's names, and the recipe with the fields that the weights determine."""
     weights, model, targets = ForeignWeights(tensors, path), recipe.model, tokenizer.order.size
     source, target, output = _tables(weights, config, sources, targets)
     has_bias = "final_logits_bias" in weights
@@ -187,9 +187,10 @@ def _converted(
 def _tables(
     weights: ForeignWeights, config: ForeignConfig, sources: int, targets: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The matrices of source, target and output; tied matrices are one and the same tensor.
+    """The source's embedding, the target's embedding, and the matrix before the softmax.
 
-    The file may store a tied matrix several times, under different names; one copy is used.
+    Tied matrices are one tensor. If the file stores a tied matrix under several names, one of the
+    copies is used.
     """
     source, target = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
     shared, output = "model.shared.weight", "lm_head.weight"

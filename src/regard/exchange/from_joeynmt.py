@@ -70,9 +70,9 @@ def read_joeynmt(directory: Path, texts: Texts | None = None) -> Foreign:
 def _checkpoint(directory: Path) -> Path:
     """The path of the directory's checkpoint.
 
-    This is the first of `_CHECKPOINTS` that exists, else the only .ckpt file; raises ModelError if
-    there is neither. If the checkpoint is a link, the path is that of the file in `directory` which
-    has the name of the link's target.
+    The checkpoint is the first of `_CHECKPOINTS` that exists or, if none exists, the only .ckpt
+    file. If the checkpoint is a link, the file in `directory` with the name of the link's target is
+    taken instead. Raises ModelError if there is no .ckpt file, or more than one to choose from.
     """
     for name in _CHECKPOINTS:
         path = directory / name
@@ -87,7 +87,10 @@ def _checkpoint(directory: Path) -> Path:
 
 
 def _texts(directory: Path, config: ForeignConfig, given: Texts) -> Texts:
-    """The files of the tokenizer: the given ones, else the files of the directory."""
+    """The files and languages of the tokenizer: those of `given`, or else those of the directory.
+
+    Raises ModelError if no tokenizer of regard divides the text in the configured way.
+    """
     own = [directory / name for name in ("src_vocab.txt", "trg_vocab.txt")]
     vocabularies = given.vocabularies or own
     sections = [_section(config, side) for side in ("src", "trg")]
@@ -108,7 +111,7 @@ def _texts(directory: Path, config: ForeignConfig, given: Texts) -> Texts:
 
 
 def _special_names(data: ForeignConfig) -> SpecialNames:
-    """The names of the special pieces; raises ModelError if a piece has two roles."""
+    """The names of the special pieces; raises ModelError if two of them have the same name."""
     if "special_symbols" not in data:
         return SpecialNames("<pad>", "<s>")
     symbols = data.section("special_symbols")
@@ -128,7 +131,10 @@ def _cuts(config: ForeignConfig) -> bool:
 
 
 def _section(config: ForeignConfig, side: str) -> ForeignConfig:
-    """The configuration of one side's text. JoeyNMT 1 has one configuration for both sides."""
+    """The configuration of the text of `side`, which is "src" or "trg".
+
+    JoeyNMT 1 has one configuration for source and target.
+    """
     data = config.section("data")
     return data.section(side) if _cuts(config) else data
 
@@ -148,7 +154,11 @@ def _refuse_other_text(data: ForeignConfig, sides: list[ForeignConfig]) -> None:
 
 
 class _Side(NamedTuple):
-    """How a side's text is cut: `file` has the sub-words, `language` is for Moses; "": not used."""
+    """How the text of the source, or of the target, is divided into pieces.
+
+    `kind` is the kind of sub-words, or "word". `file` is the file of the sub-words; it is "" if
+    none is named. `language` is the language for Moses' tokenizer; it is "" if Moses is not used.
+    """
 
     kind: str
     file: str
@@ -197,10 +207,11 @@ def _recipe(config: ForeignConfig, weights: ForeignWeights, targets: int) -> Rec
 
 
 def _scale(stack: ForeignConfig, usual: str, *, pre: bool) -> bool:
-    """Whether a stack multiplies its embeddings by sqrt(d_model).
+    """Whether a stack (encoder or decoder) multiplies its embeddings by sqrt(d_model).
 
-    Raises ModelError for a stack that cannot be imported. `usual` is the default of the key
-    `layer_norm`; `pre` tells whether the weights have a norm after the encoder's last layer.
+    `stack` is its configuration. Raises ModelError for a stack that cannot be imported. `usual` is
+    the default of the key `layer_norm`. `pre` tells whether the weights have a LayerNorm after the
+    encoder's last layer.
     """
     stack.only("type", "transformer")
     stack.only("alpha", 1.0, 1)
@@ -214,10 +225,10 @@ def _scale(stack: ForeignConfig, usual: str, *, pre: bool) -> bool:
 
 
 def _search(config: ForeignConfig) -> dict[str, Any]:
-    """The recipe's fields for the configured beam search; JoeyNMT has the penalty of §6.1, too.
+    """The recipe's fields for the configured beam search.
 
-    Raises ModelError for a search that no recipe has. Without the key `beam_size`, JoeyNMT searches
-    greedily.
+    JoeyNMT uses the length penalty of §6.1, as regard does. Without the key `beam_size`, JoeyNMT
+    searches greedily. Raises ModelError for a search that no recipe can describe.
     """
     testing = config.section("testing") if isinstance(config.get("testing"), dict) else config
     for key, values in _SEARCH.items():
@@ -230,7 +241,7 @@ def _search(config: ForeignConfig) -> dict[str, Any]:
 def _converted(
     weights: ForeignWeights, config: ForeignConfig, recipe: Recipe, tokenizer: ForeignTokenizer[Any]
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights under our names, and the fields of the recipe that follow from the weights."""
+    """The weights by regard's names, and the recipe's fields that the weights determine."""
     model, width = recipe.model, recipe.model.d_model
     keys = config.section("model")
     sizes = tokenizer.order_of("source").size, tokenizer.order.size
@@ -248,7 +259,7 @@ def _converted(
 def _own(
     weights: ForeignWeights, keys: ForeignConfig, tied: str, name: str, other: Tensor, entries: int
 ) -> Tensor:
-    """[entries, d_model] The matrix `name`; if the key `tied` is true, `other` in its place."""
+    """[entries, d_model] The matrix `name`; if the key `tied` is true, `other` is returned."""
     if keys.flag(tied, False):
         weights.drop([name])
         return other

@@ -30,12 +30,12 @@ from regard.text.foreign.base import ForeignTokenizer
 
 CONFIG = "special:model.yml"
 _ROWS = 1024
-"""An imported model has a table of this many learned positions, which stores the sinusoids of
-marian-nmt. Those of §3.5, which regard computes, have another exponent."""
+"""The number of positions of an imported model. The sinusoids of marian-nmt have another exponent
+than those of §3.5, so they are stored as a table of learned positions."""
 _NORM_EPSILON = 1e-6
 _ACTIVATIONS = {"relu": "relu", "swish": "swish"}
-"""Our name of each activation of marian-nmt. Its "gelu" is left out: it means x · sigmoid(1.702 x),
-which regard does not have."""
+"""regard's name of each activation function of marian-nmt. The "gelu" of marian-nmt is left out: it
+is x · sigmoid(1.702 x), which regard does not have."""
 _ONLY: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
     "transformer-decoder-autoreg": ("self-attention",),
@@ -93,7 +93,10 @@ def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfi
 
 
 def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, Tensor]:
-    """Parameters, renamed by `_renamed`; matrices of linear layers are [outputs, inputs]."""
+    """The parameters by their names from `_renamed`; a linear layer's matrix is [outputs, inputs].
+
+    Raises ModelError for a parameter that is not in float32.
+    """
     found: dict[str, Tensor] = {}
     for name, array in arrays.items():
         if name.startswith("special:"):
@@ -121,7 +124,7 @@ def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
 
 
 def _entries(weights: ForeignWeights) -> tuple[int, int]:
-    """The sizes of the source's and the target's vocabulary: the rows of their matrices."""
+    """The sizes of the source's and the target's vocabulary: the row counts of the embeddings."""
     sizes = []
     for side in ("encoder", "decoder"):
         name = "Wemb" if "Wemb" in weights else f"{side}_Wemb"
@@ -163,7 +166,7 @@ def _converted(
     tokenizer: ForeignTokenizer[Any],
     sizes: tuple[int, int],
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights under our names, and the fields of the recipe that follow from the weights."""
+    """The weights by regard's names, and the recipe's fields that the weights determine."""
     model, width = recipe.model, recipe.model.d_model
     one = "Wemb" in weights
     source = weights.take("Wemb" if one else "encoder_Wemb", sizes[0], width)

@@ -122,7 +122,7 @@ def _recipe(keys: ForeignConfig, targets: int) -> Recipe:
 def _converted(
     weights: ForeignWeights, recipe: Recipe, tokenizer: ForeignTokenizer[Any], path: Path
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights under our names, and the fields of the recipe that follow from the weights."""
+    """The weights by regard's names, and the recipe's fields that the weights determine."""
     model, width = recipe.model, recipe.model.d_model
     sizes = tokenizer.order_of("source").size, tokenizer.order.size
     source, target = (

@@ -28,11 +28,11 @@ _D_MODEL_OUT = (
     *(f"{layer}.{kind}" for layer in ("W_o", "W_2") for kind in ("weight", "bias")),
     *("norm.weight", "norm.bias"),
 )
-"""Ends of the names of our weights whose first axis is d_model."""
+"""Suffixes of the names of regard's weights whose first axis is d_model."""
 
 
 def is_own(directory: Path) -> bool:
-    """Whether `regard export hf` wrote a directory from a model with a tokenizer of our own."""
+    """Whether `regard export hf` wrote a directory from a model with a tokenizer of regard."""
     return (directory / OURS).is_file() and not (directory / "source.spm").exists()
 
 
@@ -41,8 +41,8 @@ def read_own_hf(directory: Path) -> Foreign:
 
     The weights may differ from the exported ones: `transformers` may have trained the model further
     and saved the weights under the same names, perhaps in 16 bits. If `model.embeddings` is
-    "inputs", source and target had one embedding, but `transformers` trains two. If these differ,
-    the model that is read has both.
+    "inputs", source and target had one embedding, but `transformers` trains two. If the two differ,
+    the restored model has both.
     """
     path = directory / "model.safetensors"
     files = {name: checksum_of(directory / name) for name in ("recipe.toml", OURS, path.name)}
@@ -64,7 +64,8 @@ def read_own_hf(directory: Path) -> Foreign:
 
 
 def _side(directory: Path, vocabulary: MarianVocabulary) -> MarianSide:
-    if not (directory / "config.json").is_file():  # without it, a large default model is opened
+    # Without config.json, `transformers` would open a large default model.
+    if not (directory / "config.json").is_file():
         raise NotRunError("transformers cannot open it: it has no config.json")
     try:
         return exported_side(directory, vocabulary)
@@ -77,9 +78,9 @@ def _side(directory: Path, vocabulary: MarianVocabulary) -> MarianSide:
 def _matrices(
     weights: ForeignWeights, recipe: ModelRecipe, size: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The matrices of §3.4 and the bias before the softmax, under our names.
+    """The matrices of §3.4 and the bias before the softmax, by regard's names.
 
-    Also returns the fields of the recipe that follow from their values.
+    Also returns the recipe's fields that these weights determine.
     """
     kind, width = recipe.embeddings, recipe.d_model
     if kind == "shared":
@@ -104,8 +105,10 @@ def _matrices(
 
 
 def _in_our_order(found: dict[str, Tensor], recipe: ModelRecipe) -> dict[str, Tensor]:
-    """The weights, with each axis of size d_model in our order, and W_q without the export's
-    factor."""
+    """The weights, with the d_model dimensions in regard's order again.
+
+    With `model.score` = "dot", W_q is divided by sqrt(d_k), because the export multiplied it.
+    """
     back = torch.from_numpy(np.argsort(order_of_dimensions(recipe)))
     ordered: dict[str, Tensor] = {}
     for name, values in found.items():

@@ -27,7 +27,7 @@ SOURCE = "src", "source", "enc"
 TARGET = "tgt", "trg", "target", "dec"
 OUTPUT = "generator", "output", "fc_out", "linear", "proj", "lm_head", "head", "out"
 _EMBEDDING = "emb"
-"""A matrix with this part in its name is an embedding, such as "output_embedding"."""
+"""A matrix whose name contains this text, such as "output_embedding", is an embedding."""
 _HOLDERS = "state_dict", "model_state_dict", "model"
 _PARTS = {
     "self.q": "self_attn.q",
@@ -49,7 +49,7 @@ _NORMS = {
 
 @dataclass(frozen=True)
 class Program:
-    """Facts about the program around nn.Transformer that a state dict does not contain."""
+    """Facts about the program around nn.Transformer; the state dict lacks them."""
 
     heads: int
     activation: str = "relu"
@@ -142,14 +142,14 @@ class _Names:
 
 
 def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) -> _Names:
-    """The names of the tensors outside nn.Transformer, as `program` gives them or as found here.
+    """The names of the embeddings, the output layer and the table of positions.
 
-    A matrix that `program` does not name is found by the words that such names usually contain, for
-    example "generator". If there is only one embedding, both sides use it. The matrix of the output
-    layer may be an embedding, too, unless its name is typical of an output layer. If exactly one
-    other tensor has the shape of a table of positions, it is this table; otherwise, the table's
-    name is "". Raises RecipeError if no matrix or several could be meant, or if the file lacks the
-    table of positions that `program` names.
+    Names that `program` gives are used. Any other matrix is found by a word in its name, for
+    example "generator" for the output layer. If there is only one embedding, source and target
+    share it. The output layer may share its matrix with an embedding, unless its name is typical of
+    an output layer. The table of positions is the only other tensor with the shape of such a table;
+    if there is none or more than one, its name is "". Raises RecipeError if no matrix or more than
+    one fits, or if the file lacks the table of positions that `program` names.
     """
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]
@@ -179,16 +179,17 @@ def _matrices(weights: ForeignWeights, names: list[str], width: int) -> list[str
 
 
 def _embedding(embeddings: list[str], parts: tuple[str, ...], side: str, path: Path) -> str:
-    """The only embedding, or the only one of several whose name contains one of `parts`."""
+    """The only name in `embeddings`, or the only one of several that contains one of `parts`."""
     if len(embeddings) == 1:
         return embeddings[0]
     return _one(embeddings, parts, f"--{side}-embedding", path)
 
 
 def _only_positions(weights: ForeignWeights, names: set[str], width: int) -> str:
-    """The only name of a table [positions, d_model], perhaps with further axes of length 1.
+    """The name of the only table of the shape [positions, d_model].
 
-    Empty if several of the `names` belong to such tables, or none.
+    The table may have further axes of length 1. Returns "" if none of the tensors `names` is such a
+    table, or if more than one is.
     """
     axes = {name: weights.axes(name) for name in names}
     found = [
@@ -200,7 +201,7 @@ def _only_positions(weights: ForeignWeights, names: set[str], width: int) -> str
 
 
 def _contains(name: str, parts: tuple[str, ...], without: str = "") -> bool:
-    """Whether a name contains one of `parts` but not `without`; if "", `without` is ignored."""
+    """Whether a name contains one of `parts` but not `without`; a `without` of "" is ignored."""
     found = any(part in name.lower() for part in parts)
     return found and not (without and without in name.lower())
 
@@ -208,7 +209,7 @@ def _contains(name: str, parts: tuple[str, ...], without: str = "") -> bool:
 def _one(
     names: list[str], parts: tuple[str, ...], option: str, path: Path, *, without: str = ""
 ) -> str:
-    """The only name that `_contains` one of `parts`; raises RecipeError if no or several do."""
+    """The only name that contains one of `parts` but not `without`; else raises RecipeError."""
     found = [name for name in names if _contains(name, parts, without)]
     if len(found) != 1:
         shown = ", ".join(names[:8]) or "none"
@@ -217,7 +218,7 @@ def _one(
 
 
 def _depth(weights: ForeignWeights, stem: str) -> int:
-    """The number of layers of a stack."""
+    """The number of layers whose names begin with `stem`, such as "encoder.layers."."""
     numbers = {
         name[len(stem) :].partition(".")[0] for name in weights.names() if name.startswith(stem)
     }
@@ -257,9 +258,9 @@ def _converted(
     tokenizer: ForeignTokenizer[Any],
     begin: int,
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights under our names, and the fields of the recipe that follow from the weights.
+    """The weights by regard's names, and the recipe's fields that the weights determine.
 
-    The decoder begins with the target's entry `begin`.
+    `begin` is the id of the target entry with which the decoder begins.
     """
     model, width = recipe.model, recipe.model.d_model
     sizes = tokenizer.order_of("source").size, tokenizer.order.size

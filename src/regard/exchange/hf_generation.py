@@ -62,7 +62,7 @@ class Generation:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a recipe's search."""
+        """The fields of a recipe, with their values, that describe this search."""
         return {
             "beam": self.beam,
             "alpha": self.alpha,

@@ -1,4 +1,4 @@
-"""MarianMTModel and its tokenizer, run by `transformers`, as one side of a certificate."""
+"""Run a MarianMTModel with its tokenizer in `transformers`, to compare it with a regard model."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,10 @@ from regard.text.tokenizer import BOS
 
 
 class MarianSide:
-    """A MarianMTModel with its tokenizer; "their" ids are the ids of both."""
+    """A `Side` of a certificate: a MarianMTModel with its tokenizer.
+
+    Its methods accept and return regard's ids.
+    """
 
     def __init__(
         self,
@@ -34,11 +37,11 @@ class MarianSide:
         left_out: Sequence[int],
         **options: Any,
     ):
-        """`order` and `source_order` map their ids of the target and of the source to our ids.
+        """`order` (for the target) and `source_order` map MarianMTModel's ids to regard's ids.
 
-        start     their id with which the decoder begins
-        end       their id of </s>
-        left_out  their ids that the softmax leaves out
+        start     MarianMTModel's id with which the decoder begins
+        end       MarianMTModel's id of </s>
+        left_out  MarianMTModel's ids that the softmax leaves out
         options   further arguments for the method `generate`
         """
         self._model, self._tokenizer = model, tokenizer
@@ -54,13 +57,13 @@ class MarianSide:
         return {"transformers": transformers.__version__, "torch": torch.__version__}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode texts by their tokenizer; return the ids as our source ids."""
+        """The source ids of texts by MarianMTModel's tokenizer, mapped to regard's ids."""
         found = self._tokenizer(list(texts)).input_ids
         return [[int(self._source_order.ids[i]) for i in row] for row in found]
 
     @torch.inference_mode()
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
-        """[target, vocabulary] The logits that MarianMTModel gives our entries.
+        """[target, vocabulary] The logits after each token of the target, by regard's ids.
 
         A logit is -inf if MarianMTModel lacks the entry, or leaves it out of the softmax.
         """
@@ -96,9 +99,9 @@ def foreign_side(
     generation: Generation,
     tokenizer: ForeignTokenizer[Any],
 ) -> MarianSide:
-    """The model in a foreign directory, as a `Side` of a certificate.
+    """A `Side` of a certificate: the foreign model in `directory`.
 
-    The weights are `tensors`, which were read before: `transformers` reads no weights from the
+    Its weights are `tensors`, which were read before: `transformers` reads no weights from the
     directory. Raises NotRunError if `transformers` is not installed, or cannot open the directory.
     """
     try:
@@ -125,9 +128,10 @@ def foreign_side(
 
 
 def exported_side(directory: Path, vocabulary: MarianVocabulary) -> MarianSide:
-    """A directory of `regard export hf` as a `Side`, opened by from_pretrained without options.
+    """A `Side` of a certificate: the model in a directory that `regard export hf` wrote.
 
-    Raises ModuleNotFoundError if `transformers` is not installed.
+    `transformers` opens the directory by from_pretrained, without options. Raises
+    ModuleNotFoundError if `transformers` is not installed.
     """
     import transformers
 

@@ -1,4 +1,4 @@
-"""The files of a tokenizer that `transformers` opens by from_pretrained."""
+"""Write a tokenizer's files, which `transformers` can open by from_pretrained."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD, SPECIAL, Tokenizer
 
 OURS = "regard.tokenizer.json"
-"""The name of our tokenizer's file in an export, where tokenizer.json is for `transformers`."""
+"""The file of an export that has regard's tokenizer; tokenizer.json is for `transformers`."""
 
 
 def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> None:
@@ -61,7 +61,7 @@ def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
 
 
 def _is_marian(tokenizer: SentencePieceTokenizer) -> bool:
-    """Whether MarianTokenizer opens the original files, and cuts text by the same rules."""
+    """Whether MarianTokenizer can open the tokenizer's files and divides text by the same rules."""
     rules, needed = tokenizer.settings, {"source.spm", "target.spm", "vocab.json"}
     return rules.language_codes and not rules.restricted and needed <= tokenizer.files.keys()
 

@@ -1,4 +1,7 @@
-"""The ids of an exported model: our ids or, if it was imported, its ids before the import."""
+"""The vocabulary ids of a model that is exported as MarianMTModel.
+
+They are regard's ids or, if the model was imported, the ids that it had before the import.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ _Matrix = NDArray[np.float32]
 class MarianVocabulary:
     """The vocabulary of an exported model.
 
-    `order` (for the target) and `source_order` map exported ids, as foreign ids, to our ids.
+    `order` (for the target) and `source_order` map exported ids to regard's ids. An `IdOrder` calls
+    exported ids foreign ids.
     """
 
     order: IdOrder
@@ -52,9 +56,10 @@ class MarianVocabulary:
         bias = weights.get("output_bias", np.zeros(tokenizer.size, np.float32))
         barred = np.flatnonzero(bias[order.ids] < IMPOSSIBLE).tolist()
         never = barred or sorted({i for i in (pad, start) if i >= 0})
-        # If no foreign entry became our <s>, the import gave <s> a copy of the embedding with
-        # which the foreign decoder begins. Here the entry with that embedding is looked up. There
-        # is none if <s> was trained: then the padding, if never written, gets the embedding of <s>.
+        # If no foreign entry became regard's <s>, the import gave <s> a copy of the embedding with
+        # which the foreign decoder begins. The entry with this embedding is looked up here. If <s>
+        # was trained further, there is no such entry. Then the padding gets the embedding of <s>,
+        # but only if the search never writes the padding.
         padding = _named_padding(tokenizer, pad)
         if start < 0:
             start = _same_row(weights[matrices_of(model.recipe.model).target], order.ids)
@@ -85,7 +90,10 @@ class MarianVocabulary:
         return np.ascontiguousarray(matrix[self.order.ids])
 
     def target_rows(self, matrix: _Matrix) -> _Matrix:
-        """`rows` of the target's embedding; the decoder's start id gets the row of our <s>."""
+        """The rows of the target's embedding, in the order of the exported ids.
+
+        The id with which the decoder begins gets the row of regard's <s>.
+        """
         found = self.rows(matrix)
         found[self.ids["decoder_start_token_id"]] = matrix[BOS]
         return found
@@ -95,7 +103,10 @@ class MarianVocabulary:
         return np.ascontiguousarray(matrix[self.source_order.ids])
 
     def bias(self, bias: _Matrix | None) -> _Matrix:
-        """[size] `bias` by exported ids, with 0 for forbidden entries; zeros if `bias` is None."""
+        """[size] `bias` in the order of the exported ids; zeros if `bias` is None.
+
+        An entry that is never written has a bias below IMPOSSIBLE in regard; here it gets 0.
+        """
         if bias is None:
             return np.zeros(self.order.size, np.float32)
         found: _Matrix = np.where(bias < IMPOSSIBLE, np.float32(0), bias)[self.order.ids]

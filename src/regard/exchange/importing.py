@@ -37,8 +37,8 @@ def _proved(folder: Path, foreign: Foreign) -> Certificate:
     """The certificate of the model in `folder`."""
     model, conversion = open_model(folder), f"{foreign.format} to regard"
     search = model.recipe.search
-    # The foreign side lacks the penalty of §6.1. If our search has this penalty, both sides search
-    # without a penalty: alpha = 0.
+    # `transformers` lacks the length penalty of §6.1. If the recipe has this penalty, both models
+    # search without a penalty: alpha = 0.
     alpha = search.alpha if search.penalty == "length" else 0.0
     ours = OurSide(model, search.but(penalty="length", finish="beam"))
     try:

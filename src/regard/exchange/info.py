@@ -53,7 +53,7 @@ def _opened(directory: Path) -> tuple[Model | Exported, int | None]:
 
 
 def _scores(directory: Path) -> dict[str, Any]:
-    """The last validation in a run's journal; empty if there is none."""
+    """The step and the figures of the last validation in the journal; empty if there is none."""
     path = directory / "journal.jsonl"
     if not path.is_file():
         return {}

@@ -1,7 +1,8 @@
-"""Embeddings and the layer before the softmax, in the order of our ids.
+"""A foreign model's embeddings and its layer before the softmax, in the order of regard's ids.
 
-Our ids are 0 = <pad>, 1 = <s>, 2 = </s>; all other foreign entries follow in the foreign order. An
-entry that has no counterpart in the foreign model has a bias of -1e30, so its probability is 0.
+regard's ids are 0 = <pad>, 1 = <s>, 2 = </s>; all other foreign entries follow in the foreign
+order. An entry that has no counterpart in the foreign model has a bias of -1e30, so its probability
+is 0.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,10 @@ Kind = Literal["shared", "target", "inputs", "apart"]
 
 @dataclass(frozen=True)
 class ForeignMatrices:
-    """The matrices of a foreign model, [entries, d_model] each, by foreign ids."""
+    """A foreign model's embeddings `source` and `target`, and `output`, the matrix before softmax.
+
+    Each is [entries, d_model], and its row number is the foreign id.
+    """
 
     tokenizer: ForeignTokenizer[Any]
     source: Tensor
@@ -72,7 +76,7 @@ class ForeignMatrices:
 
     @property
     def output_bias(self) -> Tensor | None:
-        """[our entries] The bias before the softmax; None if it is 0 for every entry."""
+        """[entries] The bias before the softmax, by regard's ids; None if all its values are 0."""
         order = self.tokenizer.order
         ids = torch.tensor(order.foreign_ids)
         bias = torch.zeros(order.size) if self.bias is None else self.bias.clone()
@@ -81,9 +85,10 @@ class ForeignMatrices:
         return ours if ours.any() else None
 
     def weights(self, positions: Tensor | None = None) -> dict[str, Tensor]:
-        """The matrices and the bias under our names.
+        """The matrices and the bias by regard's names, with rows in the order of regard's ids.
 
-        A table of learned positions, [positions, d_model], is copied into every embedding.
+        `positions`, a table of learned positions [positions, d_model], is copied into every
+        embedding.
         """
         kind, order = self.kind, self.tokenizer.order
         target = _ordered(self.target, order, self.start)
@@ -102,9 +107,9 @@ class ForeignMatrices:
 
 
 def _ordered(table: Tensor, order: IdOrder, start: Tensor | None) -> Tensor:
-    """The rows of `table` in the order of our ids; `start`, if given, becomes the row of <s>.
+    """The rows of `table` in the order of regard's ids; `start`, if given, is the row of <s>.
 
-    A row is 0 if our id has no foreign id.
+    The row of an id that has no foreign id is 0.
     """
     ids = torch.tensor(order.foreign_ids)
     rows = table[ids.clamp(min=0)]

@@ -114,7 +114,10 @@ class Graph:
         return self.norm(x, f"{name}.norm") if self.recipe.norm == "pre" else x
 
     def after(self, x: str, sublayer: str, name: str) -> str:
-        """§3.1: LayerNorm(x + Sublayer(x)); with pre-norm, the sum alone."""
+        """§3.1: LayerNorm(x + Sublayer(x)); with pre-norm, there is no LayerNorm.
+
+        `sublayer` is the value of Sublayer(x). If `model.residual` is False, x is left out.
+        """
         total = self.node("Add", x, sublayer) if self.recipe.residual else sublayer
         return total if self.recipe.norm == "pre" else self.norm(total, f"{name}.norm")
 

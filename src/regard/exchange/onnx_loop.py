@@ -17,7 +17,7 @@ PADDING, START, END = 0, 1, 2
 
 
 class Graphs:
-    """The two graphs of a directory."""
+    """The ONNX graphs encoder.onnx and decoder.onnx of a directory."""
 
     def __init__(self, directory: Path):
         self.encoder, self.decoder = (

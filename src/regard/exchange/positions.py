@@ -1,4 +1,4 @@
-"""The positions of foreign models: stored tables, and the sinusoids of other programs."""
+"""Positional encodings of foreign models: stored tables, and the sinusoids of other programs."""
 
 import math
 from pathlib import Path
@@ -14,9 +14,9 @@ from regard.recipe import Recipe
 
 
 def refuse_other_sinusoids(weights: ForeignWeights, name: str, width: int, where: Path) -> None:
-    """Take the table of positions with this name, if it is stored.
+    """Raise ModelError if the table of positions `name` differs from the sinusoids of §3.5.
 
-    Raises ModelError if the table differs from the sinusoids of §3.5.
+    The table is taken out of `weights`; if there is no such table, nothing happens.
     """
     if name not in weights:
         return
@@ -26,7 +26,7 @@ def refuse_other_sinusoids(weights: ForeignWeights, name: str, width: int, where
 
 
 def learned_positions(table: Tensor, recipe: Recipe) -> tuple[Tensor, dict[str, Any]]:
-    """The table, and the fields of a recipe whose learned positions it holds."""
+    """Return `table`, and the fields of a recipe that has it as its table of learned positions."""
     longest = min(recipe.data.max_length, len(table))
     fields = {"positions": "learned", "max_positions": len(table), "max_length": longest}
     return table, fields

@@ -1,6 +1,7 @@
 """Read the files of foreign models, which anybody may have made: numbers and text, never code.
 
-Every file must be a regular file. It is read without running code, and its size is limited.
+Every file must be a regular file, and is read without running code. Text beyond a fixed length is
+refused, and so are tensors that need much more memory than their file.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A model of regard as one side of a certificate."""
+"""Run a model of regard, to compare it with a model of another program."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,10 @@ from regard.text.tokenizer import EOS
 
 
 class OurSide:
-    """An opened model as a `Side`; its searches follow `rules` or, by default, its recipe."""
+    """A `Side` of a certificate: an opened model of regard.
+
+    It searches by `rules` or, if `rules` is None, by the model's recipe.
+    """
 
     def __init__(self, model: Model, rules: SearchRecipe | None = None):
         self._model, self._rules = model, rules or model.recipe.search

@@ -34,7 +34,10 @@ _BYTES = {c: ord(c) if ord(c) < 256 else _HIDDEN[ord(c) - 256] for c in BYTE_ALP
 
 
 class Pieces(NamedTuple):
-    """A SentencePiece model as bytes, and its names for our entries, in the order of our ids."""
+    """A SentencePiece model as bytes, and a name for each entry of regard's vocabulary, by its id.
+
+    An entry that is a piece of the model has the piece's name.
+    """
 
     model: bytes
     names: list[str]

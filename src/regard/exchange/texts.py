@@ -34,7 +34,10 @@ _ESCAPES = {
 
 @dataclass(frozen=True)
 class Texts:
-    """The files of a tokenizer; a field has one entry for both sides, or one for each side."""
+    """The files of a tokenizer.
+
+    A field has one entry that source and target share, or two: the source's and the target's.
+    """
 
     vocabularies: Sequence[Path] = ()
     """Files of pieces and their ids: .json, .yml, or text with a piece on each line."""
@@ -101,7 +104,7 @@ class SpecialNames:
     def skipped(self) -> tuple[str, ...]:
         """The names of the special pieces, which are not part of any text.
 
-        They begin as those of a MarianTokenizer: the end, the unknown piece, the padding.
+        Their order is `end`, `unknown`, `pad`, `begin`. A name that is None is left out.
         """
         named = self.end, self.unknown, self.pad, self.begin
         return tuple(name for name in named if name is not None)
@@ -156,7 +159,10 @@ def tokenizer_of(
 
 
 def _has_language_codes(vocabulary: Vocabulary, cutter: Path) -> bool:
-    """Whether pieces such as `>>de<<` are in the vocabulary, but unknown to the source's cutter."""
+    """Whether the vocabulary has pieces such as `>>de<<` that the SentencePiece model lacks.
+
+    `cutter` is the file of the source's SentencePiece model.
+    """
     codes = {piece for piece in vocabulary if piece.startswith(">>") and piece.endswith("<<")}
     return bool(codes) and not codes <= pieces_in(read_original(cutter)).keys()
 
@@ -252,7 +258,8 @@ def _pairs_of_yaml(lines: list[str], path: Path) -> list[tuple[str, Any]]:
 def _unquoted(piece: str) -> str:
     """The text of a YAML scalar, which may be in quotes.
 
-    Raises KeyError, ValueError or OverflowError for an escape that is not YAML's, or no character.
+    Raises KeyError, ValueError or OverflowError for an escape that YAML does not have, or that does
+    not stand for a character.
     """
     if len(piece) > 1 and piece[0] == piece[-1] == "'":
         return piece[1:-1].replace("''", "'")
@@ -270,7 +277,7 @@ def _unquoted(piece: str) -> str:
             raise ValueError
         found += chr(int(digits, 16)) if count else _ESCAPES[kind]
         i += 2 + len(digits)
-    found.encode()  # half of a surrogate pair is no character
+    found.encode()  # raises ValueError if there is half of a surrogate pair
     return found
 
 

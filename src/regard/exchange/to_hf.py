@@ -42,7 +42,7 @@ _PARTS = {
     "ff.2": "fc2",
     "ff.norm": "final_layer_norm",
 }
-"""MarianMTModel's name for each part of a layer, as in `weights.PartName`."""
+"""MarianMTModel's name for each part of a layer; `weights.PartName` explains the parts."""
 LEAST_POSITIONS = 512
 """An exported model with our own tokenizer has at least this many positions."""
 
@@ -92,7 +92,7 @@ def positions_of(model: Model) -> int:
 
 
 def order_of_dimensions(recipe: ModelRecipe) -> NDArray[np.int64]:
-    """[d_model] Our dimension's index, for each dimension of MarianMTModel (all sines first)."""
+    """[d_model] For each dimension of MarianMTModel, the index of this dimension in regard."""
     dimensions = np.arange(recipe.d_model)
     if recipe.positions == "halves":
         return dimensions
@@ -140,7 +140,7 @@ def _layer(
 
 
 def marian_part(stack: str, i: int, part: str) -> str:
-    """MarianMTModel's name of a part of a layer; the arguments are those of `PartName`."""
+    """MarianMTModel's name of a part of a layer; `PartName` explains the arguments."""
     return f"model.{stack}.layers.{i}.{_PARTS[part]}"
 
 
@@ -179,7 +179,8 @@ def _generation(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:
     """The settings of `generate` nearest to our search; the model card tells what differs."""
     search, longest = model.recipe.search, positions_of(model)
     if isinstance(model.tokenizer, ForeignTokenizer):
-        longest = min(longest, search.max_extra + 1)  # the import set max_extra to max_length - 1
+        # An import sets max_extra to the most tokens of an output; max_length counts <s>, too.
+        longest = min(longest, search.max_extra + 1)
     return {
         **vocabulary.ids,
         "bad_words_ids": [[i] for i in vocabulary.never] or None,

@@ -8,9 +8,10 @@ from regard.text.tokenizer import PAD, Tokenizer
 
 
 def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
-    """A unique name for each id of a side: the piece as its tokenizer spells it, such as `lo@@`.
+    """A unique name for each id of the source's or the target's vocabulary.
 
-    If an earlier entry has the same name, @ and the id are added.
+    The name is the piece as its tokenizer spells it, such as `lo@@`. If an earlier entry has the
+    same name, @ and the id are added.
     """
     if isinstance(tokenizer, Tokenizer):
         return list(tokenizer.entries)
@@ -24,9 +25,10 @@ def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
 
 
 def unknown_name(tokenizer: AnyTokenizer, names: Sequence[str]) -> str:
-    """The target's name of the piece for unknown text or, if there is none, the name of <pad>.
+    """The name of the target's piece for unknown text or, if there is none, the name of <pad>.
 
-    A tokenizer of ours has no piece for unknown text: it has all bytes, so it can encode any text.
+    regard's own tokenizers have no piece for unknown text: they have a piece for each byte, so they
+    can encode any text.
     """
     unknown = tokenizer.unknown("target") if isinstance(tokenizer, ForeignTokenizer) else None
     return names[PAD if unknown is None else unknown]

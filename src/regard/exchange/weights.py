@@ -20,7 +20,7 @@ _MODULES = {"self": "self_attention", "cross": "cross_attention", "ff": "feed_fo
 
 
 class ForeignWeights:
-    """Tensors by their foreign names; each may be taken once."""
+    """The tensors of a foreign model by their foreign names; each tensor may be taken once."""
 
     def __init__(self, tensors: Mapping[str, Tensor], where: Path, *, biases: bool = True):
         """If `biases` is False, a linear layer or LayerNorm without a bias gets a bias of zeros."""
@@ -110,10 +110,11 @@ def layers(
     part: PartName,
     last: Callable[[str], str] = "{}.layer_norm".format,
 ) -> dict[str, Tensor]:
-    """Take the weights of all layers and, unless `model.norm` is "post", of the last LayerNorms.
+    """Take the weights of all layers, and return them by regard's names.
 
-    `part` gives the foreign names of parts of layers; `last` gives the name of the LayerNorm that
-    ends a stack, such as encoder.layer_norm. Returns the weights by our names.
+    Unless `model.norm` is "post", a LayerNorm ends the encoder and another ends the decoder; their
+    weights are taken, too. `part` gives the foreign names of the parts of layers; `last` gives the
+    name of the LayerNorm that ends a stack, such as encoder.layer_norm.
     """
     found: dict[str, Tensor] = {}
     stacks = ("encoder", model.layers, model), ("decoder", model.decoder_layers, model.decoder)
@@ -143,7 +144,7 @@ def parts_of_layer(stack: str, i: int, *, pre_norm: bool) -> dict[str, str]:
 
 
 def _shape(part: str, sizes: ModelRecipe) -> tuple[int, int]:
-    """The outputs and the inputs of a linear layer."""
+    """The number of outputs and the number of inputs of the linear layer `part`."""
     d, keys, values = sizes.d_model, sizes.heads * sizes.d_k, sizes.heads * sizes.d_v
     shapes = {"q": (keys, d), "k": (keys, d), "v": (values, d), "o": (d, values)}
     return (shapes | {"1": (sizes.d_ff, d), "2": (d, sizes.d_ff)})[part[-1]]

@@ -10,7 +10,8 @@ Flaw = Literal["echo", "repetition", "truncation"]
 """How an output is wrong: it equals the source, repeats the same words, or is cut short."""
 
 COPIES, _LONGEST_PERIOD = 3, 4
-"""A repetition is a group of at most _LONGEST_PERIOD words that comes COPIES times in a row."""
+"""A repetition is a group of at most _LONGEST_PERIOD words or characters that comes COPIES times in
+a row."""
 FEWEST_ECHOED = 3
 """A text with fewer words than this is never an echo: it may be a name, which is not translated."""
 _UNSPACED = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]|{UNSPACED.pattern}")

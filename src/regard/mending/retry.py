@@ -21,8 +21,8 @@ from regard.translation import Translation, Translator
 WIDER = 2
 """The beam of the second search is this many times as wide as that of the first."""
 ALPHA = 1.0
-"""If the exponent of the length penalty is lower, the second search uses this value instead, so
-that a truncated translation becomes longer."""
+"""The least exponent of the length penalty in the second search. A larger exponent favours longer
+outputs, which helps if the first translation was truncated."""
 LONGEST_PERIOD = 8
 """A group of at most this many pieces must not come three times in a row."""
 
@@ -41,7 +41,7 @@ def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[
     the length penalty of the first search, so that all scores can be compared. A sentence must have
     at most `translator.longest` pieces, </s> included.
     """
-    wider = copy(translator)  # its beam also decides how sentences are batched
+    wider = copy(translator)  # a translator's beam also decides how it batches sentences
     wider.recipe = wider_search(translator.recipe)
 
     def search_batch(rows: Rows, limits: Tensor, _: list[int]) -> list[list[Hypothesis]]:
@@ -54,7 +54,7 @@ def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[
 
 
 def _scored(found: Hypothesis, recipe: SearchRecipe) -> Hypothesis:
-    """The hypothesis with the score that it has by the length penalty of this recipe."""
+    """The hypothesis with another score, computed with the length penalty of `recipe`."""
     penalty = recipe.length_penalty(len(found.tokens) + found.finished)
     return replace(found, score=found.log_probability / penalty)
 
@@ -67,7 +67,7 @@ class Remembering:
     tokens: Tensor  # [rows, length]
 
     def select(self, rows: Tensor) -> Remembering:
-        """The state of these rows, with their tokens."""
+        """The state and the tokens of the rows with the numbers `rows`, in this order."""
         return Remembering(self.state.select(rows), self.tokens[rows.flatten()])
 
 
