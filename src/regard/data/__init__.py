@@ -3,6 +3,6 @@
 A corpus of aligned text is read three times (`prepare`): `survey` checks every pair, the tokenizer
 is learned from a sample, and `encoding` writes the ids. `treebank` does this for trees (§6.3).
 `pairs` reads and writes the prepared data. `layouts` decides which pairs share a row and which rows
-share a batch, `batches` makes the batches, `training_data` makes those that a recipe wants, and
-`prefetch` has another process make them in advance.
+share a batch, and `batches` makes the batches. `training_data` makes the batches with the settings
+of a recipe; with `prefetch`, another process makes the batches in advance.
 """

@@ -124,7 +124,7 @@ class Batches:
         join: bool = True,
         share: BatchShare = WHOLE,
     ):
-        """If `join` is False, a row of the grouped layout holds one pair, however much it pads.
+        """If `join` is False, a row of the grouped layout holds one pair, even with much padding.
 
         Raises DataError if there are no pairs, TrainingError if a pair does not fit a batch.
         """

@@ -37,9 +37,9 @@ class SplitCounts:
     held_out: int
     """Pairs that were set aside for validation, and all other pairs that equal one of them."""
     source_tokens: int
-    """Tokens of the kept sources, </s> included."""
+    """Tokens of the sources, </s> included; a pair counts as often as it is written."""
     target_tokens: int
-    """Tokens of the kept targets, </s> included."""
+    """Tokens of the targets, </s> included; a pair counts as often as it is written."""
 
     @classmethod
     def of(cls, fates: Counter[Verdict], source: SideWriter, target: SideWriter) -> SplitCounts:

@@ -1,4 +1,4 @@
-"""The largest batch that can occur: full of the longest sentences that are allowed.
+"""The largest batch that can occur: it is full of the longest sentences that are allowed.
 
 A training step on this batch shows how much memory a run needs.
 """
@@ -26,8 +26,8 @@ def largest_batch(
     sentences = ArbitraryPairs(lengths, (vocabulary, vocabulary))
     share = BatchShare(0, 1, parts)
     batch = Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
-    # In the grouped layout, each sentence fills a row, and may be longer than max_length.
-    # Real sentences are not. So after max_length tokens, the positions begin again at 0.
+    # In the grouped layout, each of these sentences fills a row, and may be longer than max_length.
+    # A real sentence is never longer. So after max_length tokens, the positions begin again at 0.
     return batch._replace(
         source=batch.source._replace(positions=batch.source.positions % rules.max_length),
         target=batch.target._replace(positions=batch.target.positions % rules.max_length),
@@ -41,9 +41,9 @@ def _packed(rules: DataRecipe) -> tuple[int, int, int]:
 
 
 def _grouped(pairs: PairSource, rules: DataRecipe, join: bool) -> tuple[int, int, int]:
-    """The number of rows of the largest batch, and the lengths of its sides.
+    """The number of rows of the largest batch, and the lengths of a source and a target row.
 
-    Each side has about as many tokens as its limit allows.
+    The batch has about as many source tokens, and target tokens, as the limits allow.
     """
     source, target = (
         np.asarray(lengths[:WINDOW_PAIRS], np.int64)

@@ -18,28 +18,30 @@ from regard.recipe import DataRecipe
 MOST_PADDING = 0.05
 """Rows of the grouped layout are joined if more than this share of all slots is padding."""
 _LANE = 1024
-"""The largest number of pairs in a lane. `_best_fit` divides the pairs among lanes; pairs of two
-lanes never share a row. The last row of a lane may stay half empty; smaller lanes would mean more
-lanes, and more such rows."""
+"""`_best_fit` divides the pairs among lanes of at most this many pairs. Pairs of different lanes
+never share a row. The last row of each lane may stay half empty, so if lanes were smaller,
+there would be more lanes, and more such rows."""
 
 Integers = NDArray[np.int64]
 
 
 class BatchPlan(NamedTuple):
-    """The batch and the row of every pair, sorted by batch, then by row."""
+    """The batch and the row of every pair; the pairs are sorted by batch, then by row."""
 
     pairs: Integers
     """[pairs] The index of each pair in the two arrays of lengths that the plan was made from."""
     rows: Integers
-    """[pairs] The row of each of these pairs, counted from 0 in its batch."""
+    """[pairs] The number of the row of each pair in its batch, from 0."""
     starts: Integers
-    """[batches + 1] Where each batch begins in `pairs` and `rows`, then the number of pairs."""
+    """[batches + 1] The index in `pairs` and `rows` where each batch begins; last, their length."""
 
 
 def grouped(
     source: Integers, target: Integers, recipe: DataRecipe, *, join: bool = True
 ) -> BatchPlan:
-    """Plan batches of rows of similar length; lengths are at least 1 and within the token limits.
+    """Plan batches of rows of similar length, for pairs with these source and target lengths.
+
+    All lengths must be at least 1 and within the token limits.
 
     A row holds one pair, unless this leaves too much padding, as in a corpus of few batches. Then
     rows are joined in twos, at most twice. The first time, rows are sorted by source length minus
@@ -80,8 +82,9 @@ def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integ
     if it is odd. So both lengths vary little in a batch, and both sides of the batch are full.
 
     `lengths` is [2, rows], the tokens of each row's source and target; `limits` is [2, 1], the most
-    tokens of a batch. Returns three things: the order of the rows; an array that says where in this
-    order each batch begins, followed by the number of rows; and the share of padding.
+    source and target tokens of a batch, padding included. Returns three things: the order of the
+    rows; an array that says where in this order each batch begins, followed by the number of rows;
+    and the share of padding.
     """
     source, target = lengths
     longer, more = np.maximum(source, target), source - target
@@ -139,12 +142,12 @@ def most_rows(recipe: DataRecipe) -> int:
     """The most rows that a batch can have."""
     if recipe.layout == "packed":
         return packed_rows(recipe)
-    # The shortest row of a side is one token and </s>.
+    # The shortest source or target has two tokens: one token of text, and </s>.
     return min(recipe.source_tokens, recipe.target_tokens) // 2
 
 
 def refuse_more_parts(parts: int, recipe: DataRecipe) -> None:
-    """Raise TrainingError if `parts` is below 1, or no batch has rows enough for so many parts."""
+    """Raise TrainingError if `parts` is below 1, or if no batch has as many rows as `parts`."""
     if parts < 1:
         raise TrainingError(f"--micro-batches {parts}: give at least 1")
     if parts > (most := max(1, most_rows(recipe))):

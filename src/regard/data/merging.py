@@ -1,4 +1,4 @@
-"""A loop, compiled by Numba, that cuts words into sub-words at random, for subword_dropout.py."""
+"""The loops of BPE-dropout, compiled by Numba: they cut words into sub-words at random."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from regard.arithmetic.loops.numbers import loop_for, within
 
 _Integer = Any
 _Integers = Any
-"""`_Integer` is an integer, `_Integers` an array; the loops' signatures have the exact types."""
+"""`_Integers` is an array of integers. The signatures of the loops have the exact types."""
 
 
 @within
 def _mixed(key: _Integer) -> _Integer:
-    """A 64-bit hash; each bit depends on all bits of the key (the last step of splitmix64)."""
+    """A 64-bit hash (the last step of splitmix64); each bit of it depends on all bits of `key`."""
     x = u64(u64(key ^ (key >> u64(30))) * u64(0xBF58476D1CE4E5B9))
     x = u64(u64(x ^ (x >> u64(27))) * u64(0x94D049BB133111EB))
     return u64(x ^ (x >> u64(31)))
@@ -23,7 +23,11 @@ def _mixed(key: _Integer) -> _Integer:
 
 @within
 def _rank(left: _Integer, right: _Integer, keys: _Integers, ranks: _Integers) -> _Integer:
-    """The rank of the merge that joins two sub-words: 0 if learned first; -1 if there is none."""
+    """The rank of the merge that joins two sub-words; -1 if no merge joins them.
+
+    The merge that was learned first has rank 0. `keys` and `ranks` are the hash table that
+    `fill_table` made.
+    """
     key = u64(u64(u64(left) << u64(32)) | u64(right)) + u64(1)
     place = i64(_mixed(key) & u64(len(keys) - 1))
     while keys[place] != u64(0):
@@ -61,11 +65,11 @@ def _merge(
     threshold: u64,
     state: u64,
 ) -> tuple[_Integer, u64]:
-    """Merge the first `size` sub-words of `word` in place; return how many remain, and a new state.
+    """Merge the first `size` sub-words of `word` in place, skipping merges at random.
 
-    `joins` is a buffer: for each sub-word, it gets the rank of the merge with the next sub-word.
-    `state` is the state of the random number generator. A merge is skipped if its random number is
-    below `threshold`.
+    Returns how many sub-words remain, and the new state of the random number generator; `state` is
+    its old state. `joins` is a buffer: for each sub-word, it gets the rank of the merge with the
+    next sub-word. A merge is skipped if its random number is below `threshold`.
     """
     for k in range(size - 1):
         joins[k] = _rank(word[k], word[k + 1], keys, ranks)

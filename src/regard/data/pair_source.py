@@ -1,4 +1,4 @@
-"""Sentence pairs that batches are made of, wherever they come from."""
+"""The protocol of the sentence pairs that batches are made of, and pairs of arbitrary ids."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -30,10 +30,10 @@ class PairSource(Protocol):
 
 
 class ArbitraryPairs:
-    """Pairs of given lengths, whose sub-words are drawn anew for each call, without </s>."""
+    """Pairs of given lengths; their ids are drawn anew at each call, and none of them is </s>."""
 
     def __init__(self, lengths: NDArray[np.int32], sizes: tuple[int, int]):
-        """`lengths` has a row for each side; `sizes` are the entries of each side's vocabulary."""
+        """`lengths` is [2, pairs]: source, then target; `sizes` are the two vocabularies' sizes."""
         self.source_lengths, self.target_lengths = lengths
         self._random, self._sizes = np.random.default_rng(0), sizes
 

@@ -224,7 +224,7 @@ def prepared_manifest(directory: Path) -> dict[str, Any]:
 
 
 def is_prepared(directory: Path) -> bool:
-    """Whether the directory looks like prepared data, of whatever version; nothing is verified."""
+    """Whether the directory seems to hold prepared data, of any version; nothing is verified."""
     return (directory / "train.source.ids.npy").exists()
 
 
@@ -292,7 +292,7 @@ def _open_side(
 def _map(path: Path, files: dict[str, Any]) -> NDArray[Any]:
     _refuse_resized(path, files)
     try:
-        # A plain array that views the map: slicing an np.memmap takes ten times as long.
+        # Make a plain array over the mapped file: slicing an np.memmap takes ten times as long.
         mapped = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except OSError as error:
         raise _unreadable(path, error) from None

@@ -37,7 +37,7 @@ _Received = tuple[list[Batch], dict[str, int], float]
 class Prefetched:
     """The batches that `batches` would give next, made by another process.
 
-    `make` is pickled and called in that process; `make` returns a `Batches` equal to `batches`.
+    `make` is pickled and called in the other process; it returns a `Batches` equal to `batches`.
     If there is a GPU, the tensors are in pinned memory, which the GPU can read while this process
     continues.
     """
@@ -66,10 +66,10 @@ class Prefetched:
         return self._state
 
     def take(self, n: int) -> list[Batch]:
-        """This process's share of the next n batches, on the CPU, as from `Batches.take`.
+        """This process's share of the next n batches, on the CPU, as `Batches.take` returns it.
 
-        Raises the exception that the other process met while it made a batch, or TrainingError if
-        the other process ended for another reason.
+        Raises the exception that the other process raised while it made a batch, or TrainingError
+        if the other process ended for another reason.
         """
         return [part for _ in range(n) for part in self._next()]
 
@@ -90,7 +90,7 @@ class Prefetched:
 
 
 def serve_batches() -> None:
-    """Run the program of the other process: send one batch for each byte that comes."""
+    """Run the program of the other process: send one batch for each byte that arrives."""
     asked, given = pipes()
     with suppress(BrokenPipeError):
         try:
@@ -111,7 +111,7 @@ def _send(message: Any, given: Any) -> None:
 
 
 def _arrays(batch: Batch) -> tuple[Any, ...]:
-    """The batch as numpy arrays, which are pickled in one piece; tensors are not."""
+    """The batch as numpy arrays, because an array is pickled in one piece and a tensor is not."""
     tensors = (*batch.source, *batch.target, batch.labels)
     return *(tensor.numpy() for tensor in tensors), batch.source_tokens, batch.target_tokens
 

@@ -1,4 +1,4 @@
-"""§5.1 From text to training data: clean, hold out, learn the sub-words, encode.
+"""§5.1 From text to training data: drop bad pairs, draw validation pairs, learn sub-words, encode.
 
 The aligned files are read three times, so that a corpus of any size needs only bounded memory:
 
@@ -8,7 +8,7 @@ The aligned files are read three times, so that a corpus of any size needs only 
 
 This process reads and writes; worker processes do the work on each block, and their results come
 back in order. So equal text and an equal recipe give equal bytes for any number of workers. The
-directory gets its name only when it is complete.
+output directory gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
 """The tokenizer is learned from at most about this many pairs or characters, whichever is less. The
 pairs of a larger corpus are drawn at random, each with the same probability."""
 BYTES_PER_WORKER = 2 * 2**20
-"""There is one worker for this many bytes of stored text: with less text to work on, a worker would
+"""There is at most one worker for each so many bytes of stored text: with less text, a worker would
 take longer to start than to work."""
 
 

@@ -1,7 +1,7 @@
-"""Find the pairs of a corpus that repeat earlier ones, in limited memory, by files on disk.
+"""Find the pairs of a corpus that repeat an earlier pair, in limited memory, with files on disk.
 
 The survey writes an eight-byte digest of each pair to a file. Equal pairs have equal digests. The
-digests are divided by their value into parts, so that equal ones are in the same part, and the file
+digests are divided by their value into parts, so that equal digests are in the same part. The file
 is read once for each part. The result is one bit for each pair.
 """
 
@@ -52,10 +52,10 @@ def count_marks(marks: Path) -> int:
 
 
 def read_marks(marks: Path, first: int, count: int) -> NDArray[np.bool_]:
-    """[count] Whether each pair repeats an earlier one.
+    """[count] For each of `count` pairs, whether the pair repeats an earlier pair.
 
     The first of these pairs has the number `first`, counted from 0. A pair that was added to the
-    text after `mark_repeats` is no repeat.
+    text after `mark_repeats` ran counts as no repeat.
     """
     begin, within = divmod(first, 8)
     bits = np.zeros((within + count + 7) // 8, np.uint8)
@@ -65,7 +65,7 @@ def read_marks(marks: Path, first: int, count: int) -> NDArray[np.bool_]:
 
 
 def _repeats(digests: Path, part: int, parts: int) -> NDArray[np.int64]:
-    """The numbers of the pairs in a part that repeat an earlier pair."""
+    """The numbers of all pairs that repeat an earlier pair and whose digests are in this part."""
     values, numbers = [], []
     with digests.open("rb") as file:
         first = 0

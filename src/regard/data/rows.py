@@ -1,6 +1,7 @@
-"""Sentences in rows of equal width: the form in which a model reads text.
+"""Sentences in rows of equal length: the form in which a model reads text.
 
-A row may hold several sentences, numbered by their segments; the rest of the row is padding.
+A row may hold several sentences, which have the segment numbers 1, 2 and so on. The rest of the row
+is padding.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from regard.machine.devices import moved
 
 
 class Rows(NamedTuple):
-    """One side of a batch."""
+    """The source or the target of a batch."""
 
     ids: Int[Tensor, "rows length"]
     """Token ids; 0 is padding."""
     segments: Int[Tensor, "rows length"]
-    """1, 2, ... number the sentences of a row; 0 is padding."""
+    """The number of each token's sentence in its row: 1, 2 and so on; 0 is padding."""
     positions: Int[Tensor, "rows length"]
     """Place of each token in its sentence, from 0; 0 in padding."""
 
@@ -92,7 +93,7 @@ class Places(NamedTuple):
         return cls(slots, segments, positions, shape)
 
     def filled(self, values: NDArray[Any]) -> Int[Tensor, "rows length"]:
-        """A matrix with these values, one for each token, in their places, and 0 elsewhere."""
+        """A matrix that has the value of each token in the token's place, and 0 elsewhere."""
         flat = np.zeros(self.shape[0] * self.shape[1], np.int64)
         flat[self.slots] = values
         return torch.from_numpy(flat.reshape(self.shape))

@@ -88,9 +88,9 @@ class RedrawnPairs(Pairs):
     ) -> Pairs:
         """The pairs with these indices, numbered anew from 0, with sub-words drawn by `random`.
 
-        `rooms` are the largest numbers of ids with which a source, and a target, fit into a batch.
-        A sentence that would have more ids than that, or more than data.max_length, keeps its old
-        ids. All these numbers count </s>.
+        `rooms` has two numbers: the most ids with which a source fits into a batch, and the most
+        ids with which a target fits. A sentence that would have more ids than that, or more than
+        data.max_length, keeps its old ids. All these numbers count </s>.
         """
         source, target = (
             self.merges.drawn(

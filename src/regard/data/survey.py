@@ -42,14 +42,14 @@ def survey(
     digests: Path,
     mixed: bool = False,
 ) -> Survey:
-    """Read a whole corpus; with `hold_out`, draw pairs for validation; find duplicates.
+    """Read a whole corpus, find duplicates and, with `hold_out`, draw pairs for validation.
 
     At most a tenth of the different clean pairs are drawn, each with the same chance, however often
     it occurs. If each occurrence had the same chance, nearly all common pairs would be drawn, and
-    none of their copies would be trained on. The digests of all pairs are written to `digests`, for
-    `mark_repeats`, if they are needed. If the files are `mixed`, equal pairs of two files have
-    different digests, so that both are kept. Raises DataError for a bad line, misaligned files, an
-    empty corpus, or, with `hold_out`, fewer than ten different clean pairs.
+    none of their copies would be trained on. The digests of all pairs are written to the file
+    `digests`, for `mark_repeats`, if they are needed. If `mixed` is True, equal pairs of two files
+    have different digests, so that both are kept. Raises DataError for a bad line, misaligned
+    files, an empty corpus, or, with `hold_out`, fewer than ten different clean pairs.
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0
@@ -80,9 +80,9 @@ def survey(
 def _lowest(
     wanted: int, drawn: dict[TextPair, tuple[int, int]], more: Sequence[_Drawn]
 ) -> dict[TextPair, tuple[int, int]]:
-    """The `wanted` different pairs with the lowest random numbers, lowest first.
+    """The `wanted` pairs of `drawn` and `more` with the lowest random numbers, lowest first.
 
-    A pair is mapped to its random number and to its first place in the corpus.
+    Each pair is mapped to its random number, and to the number of its first occurrence.
     """
     if not more:
         return drawn
@@ -93,15 +93,15 @@ def _lowest(
 
 
 def random_keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
-    """[count] The random number of each pair from pair `first` on, the same in every process."""
+    """[count] Random numbers for `count` pairs from pair `first` on, the same in every process."""
     generator = np.random.PCG64(seed)
     generator.advance(first)
     return generator.random_raw(count)
 
 
 _Drawn = tuple[int, int, TextPair]
-"""A clean pair with a low random number: this random number, the pair's place in the corpus, its
-text."""
+"""A clean pair with a low random number: this random number, the number of the pair in the corpus,
+and its text."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class _Found:
     drawn: list[_Drawn]
     """The clean pairs of the block whose random numbers may be among the lowest of the corpus."""
     digests: bytes
-    """A uint64 for each pair; empty if duplicates need not be found."""
+    """The digest of each pair, as uint64; empty if duplicates need not be found."""
 
 
 class _Surveyor:

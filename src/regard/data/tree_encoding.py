@@ -70,7 +70,7 @@ class TreeWriter:
             self._flush()
 
     def close(self) -> None:
-        """Write what is waiting, and complete the files."""
+        """Write the trees that are waiting, and complete the files."""
         try:
             self._flush()
         finally:

@@ -21,7 +21,7 @@ class Treebank:
     files: Sequence[Path]
 
     def trees(self, read: Callable[[int], object] | None = None) -> Iterator[Tree | None]:
-        """All trees; a tree without words is given as None.
+        """Yield each tree of the files, or None for a tree without words.
 
         Traces, function tags and the outer bracket are removed from each tree. `read` is called
         with the number of bytes read since its last call. Raises DataError for a bad file.
@@ -42,5 +42,5 @@ class Treebank:
 
     @cached_property
     def bytes(self) -> int:
-        """Bytes of all stored files when this was first asked."""
+        """The size of all files in bytes, at the time when this property was first read."""
         return sum(path.stat().st_size for path in self.files)

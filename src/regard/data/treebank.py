@@ -6,9 +6,10 @@ Each token of a linearised tree is a symbol: an entry of the vocabulary that enc
 data/pairs.py describes the files. valid.target.txt has the validation trees, one on each line,
 without traces and function tags.
 
-The trees are read three times, so that any number of them needs only bounded memory: `survey`
-counts them and collects the labels, `learn` learns the sub-words, `encode` writes. If trees are
-recombined, the gold trees are read once more, for their phrases.
+The trees are read in three stages, so that any number of trees needs only bounded memory: `survey`
+counts the trees and collects the labels, `learn` learns the sub-words, and `encode` writes the ids.
+The gold trees, which no parser made, are read once more if some of them are drawn for validation,
+and once more for their phrases if trees are recombined.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ TOP = "TOP"
 MOST_COPIES = 1000
 """If a tree would have to occur more often than this in an epoch, `silver_share` is refused."""
 MOST_NEW = 20
-"""At most this many trees are made of a gold tree, by exchanging phrases."""
+"""At most this many new trees are made from each gold tree, by exchanging phrases."""
 
 
 def prepare_trees(
@@ -65,8 +66,8 @@ def prepare_trees(
     and 1, is their share of all training trees: gold or silver trees are repeated to reach it. The
     report counts each repetition.
 
-    Without silver trees, new trees are made of the gold trees, by exchanging phrases between them:
-    as many as data.recombined says, but at most `MOST_NEW` of each gold tree.
+    Without silver trees, new trees are made from the gold trees, by exchanging phrases between
+    them: as many as data.recombined says, but at most `MOST_NEW` from each gold tree.
 
     Without validation trees, some of `trees` are drawn for validation, with the recipe's seed: as
     many as data.held_out says, but at most a tenth. The drawn trees, other trees with the same
@@ -154,7 +155,7 @@ class _Preparation:
         return list(itertools.compress(self._read("survey", self.gold), chosen))
 
     def learn(self, found: _Survey) -> Tokenizer:
-        """Learn sub-words from every n-th sentence, n = `found.every`; add the symbols of trees."""
+        """Learn sub-words from every `found.every`-th sentence, and add the symbols of trees."""
         trees = itertools.chain(self._read("learn", self.gold), self._read("learn", self.silver))
         lines = (as_text(tree.words()) for tree in itertools.islice(trees, 0, None, found.every))
         wanted, symbols = self.recipe.tokenizer, _in_order(found.tokens)

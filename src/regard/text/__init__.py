@@ -1,1 +1,1 @@
-"""§5.1 Text: which sentence pairs to learn from, the tokenizer, and the sentences of a text."""
+"""§5.1 Tokenizers, rules that choose sentence pairs, and the division of a text into sentences."""

@@ -74,7 +74,7 @@ class DividedText:
         return Meetings(self.piece[starts], self.piece[after], starts, self.weight[starts])
 
     def starts(self, among: Positions, left: int, right: int) -> Positions:
-        """The places of `among` at which the pair (left, right) starts.
+        """The places in `among` at which the pair (left, right) starts.
 
         If two such pairs overlap, as in the text a a a, only the first pair's place is returned.
         """

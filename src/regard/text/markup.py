@@ -32,16 +32,16 @@ ENDED_BY = {
     }.items()
     for name in names.split()
 }
-"""Elements that need no end tag; for each, the elements whose start tags end it, too."""
+"""Elements that need no end tag; each is mapped to the elements whose start tags also end it."""
 HOLDERS = frozenset(["datalist", "dl", "menu", "ol", "ruby", "select", "table", "ul"])
-"""Elements in which no start tag ends an element outside: for example, a start tag inside a <ul>
-ends no element that is open around the <ul>."""
+"""A start tag inside one of these elements ends no element outside: for example, an <li> inside a
+<ul> does not end an <li> around the <ul>."""
 
 
 def stretches(markup: str) -> Iterator[tuple[str, bool]]:
-    """Yield each stretch of HTML, and whether it is text to translate: the rest is kept as it is.
+    """Divide HTML into stretches; yield each stretch, and whether it is text to translate.
 
-    Together, the stretches are exactly `markup`, even if it is not valid.
+    Together, the stretches are exactly `markup`, even if `markup` is not valid HTML.
     """
     tail = markup.rfind(">") + 1  # the tail has no complete tag, and is slow to parse
     reader = _Reader(markup[:tail])
@@ -86,7 +86,7 @@ class _Reader(HTMLParser):
         self.begin(self._lines[line - 1] + column, is_text=is_text)
 
     def parse_html_declaration(self, i: int) -> int:
-        """Read what begins with `<!`; sections such as `<![if x]>` are comments, as in browsers.
+        """Read markup that begins with `<!`; like browsers, read `<![if x]>` as a comment.
 
         The base class raises AssertionError for sections that it does not know.
         """

@@ -1,4 +1,4 @@
-"""Split a text into sentences and what is between them: line breaks, list marks, HTML tags."""
+"""Split a text into sentences and the text between them: line breaks, list marks, HTML tags."""
 
 import html
 import re
@@ -19,8 +19,8 @@ _GOES_ON = re.compile(
     "|[ \u3000]*(って|などと|と([、。\u4e00-\u9fff\u30a1-\u30fa]"
     "|い[うっい]|うなず|つぶや|ささや|こた|のこと|だけ)))"
 )
-"""The end of a quotation, and what shows that the sentence goes on after it: in Korean, a syllable
-without a blank before it, or a particle; in Japanese, a particle."""
+"""A closing quotation mark, and text that shows that the sentence goes on after the quotation: a
+Korean syllable without a blank before it, or a particle, Korean or Japanese."""
 _LONGEST = 5000
 """At most this many characters are divided into sentences at once: the time of the division may
 grow with the square of the length."""
@@ -41,15 +41,16 @@ class Passage:
         return html.escape(line, quote=False) if self.is_html else line
 
     def before(self, number: int, previous: str, translation: str) -> str:
-        """The text before the translation of a sentence; `previous` is the translation before it.
+        """The text before `translation`, the translation of sentence `number`.
 
-        Chinese and Japanese sentences may have nothing between them, and so may Korean ones that
-        were written in haste. Between their translations into another language, there is a blank.
+        `previous` is the translation of the sentence before. Chinese and Japanese sentences may
+        have nothing between them, and so may carelessly written Korean sentences. Between their
+        translations into another language, there is a blank.
         """
         kept = self.kept[number]
         if number == 0 or kept or not previous or not translation:
             return kept
-        # Two characters count: a sentence may end in a mark that is not Chinese, as in 元气?
+        # The last two characters count: a sentence may end in a mark that is not Chinese, as 元气?
         source, target = self.sentences[number - 1 : number + 1], (previous, translation)
         glued = are_unspaced(source[0], source[1], tail=2)
         other = not are_korean(*target) if are_korean(*source) else glued
@@ -90,7 +91,7 @@ def read_text(text: str, language: str) -> Passage:
 
 
 def read_html(text: str, language: str) -> Passage:
-    """Split the text between the tags of HTML; the text of elements such as <script> is kept."""
+    """Split the text between the tags of HTML, except in elements such as <script>."""
     return _passage(_of_html(text, language), is_html=True)
 
 

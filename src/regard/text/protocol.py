@@ -1,7 +1,7 @@
-"""The protocol of all tokenizers, regard's own and foreign ones: what other modules may use.
+"""The protocol of all tokenizers: regard's own, and foreign ones, which are of other systems.
 
-Every tokenizer has ids 0 = <pad>, 1 = <s> and 2 = </s>. Source and target may have vocabularies
-of their own; a tokenizer with one shared vocabulary gives the same ids to both.
+Every tokenizer has ids 0 = <pad>, 1 = <s> and 2 = </s>. Source and target may have separate
+vocabularies; a tokenizer with one shared vocabulary gives the same ids to both.
 """
 
 from collections.abc import Mapping, Sequence

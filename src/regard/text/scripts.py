@@ -9,7 +9,7 @@ from regard.errors import RecipeError
 from regard.recipe import BleuTokenizer
 
 HANGUL = re.compile("[\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]")
-"""The letters of Korean, composed or not."""
+"""The letters of Korean: whole syllables, and the letters that make up syllables."""
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _KANA = re.compile("[\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9d]")
 _OTHERS = re.compile("[\u0e00-\u0eff\u0f40-\u0fbc\u1000-\u109f\u1780-\u17ff]")
@@ -17,7 +17,7 @@ _OTHERS = re.compile("[\u0e00-\u0eff\u0f40-\u0fbc\u1000-\u109f\u1780-\u17ff]")
 LOOKED_AT_LINES = 2000
 """The script of a text is found from at most this many of its first lines."""
 Script = Literal["Korean", "Chinese", "Japanese", "unspaced", "spaced"]
-"""A script or, for others, whether words have blanks between them."""
+"""A script or, for any other script, whether there are blanks between words."""
 _LETTER = re.compile(r"[^\W\d_]")
 UNSPACED = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
 """Chinese and Japanese characters and marks, which are written without blanks."""
@@ -26,14 +26,15 @@ _COUNTRIES = {
     "jp": ("Japanese", "ja"), "kr": ("Korean", "ko"), "ua": ("Ukrainian", "uk"),
     "vn": ("Vietnamese", "vi"),
 }  # fmt: skip
-"""Codes of countries that are often taken for codes of languages. As a language, kr is Kanuri; its
-other code is kau."""
+"""Codes of countries that are often taken for codes of languages; for each, the language and its
+right code. As the code of a language, kr means Kanuri, whose other code is kau."""
 
 
 def script_of(lines: Iterable[str]) -> Script:
     """The script of most letters in the first `LOOKED_AT_LINES` lines.
 
-    "Japanese" is kanji with some kana, "Chinese" has hardly any kana.
+    Text in Chinese characters and kana is "Chinese" if it has more than four times as many Chinese
+    characters as kana; otherwise it is "Japanese".
     """
     text = "\n".join(islice(lines, LOOKED_AT_LINES))
     letters = len(_LETTER.findall(text))

@@ -81,12 +81,12 @@ class Tokenizer:
     ) -> Tokenizer:
         """Learn a tokenizer with at most `vocabulary` entries.
 
-        The tokenizer has fewer entries if no other pair of pieces occurs twice. A tokenizer of word
-        pieces also has fewer if joining another pair would not make the text more likely. The last
-        entries are `symbols`; no text is encoded as a symbol. Lines of more than LONGEST_LEARNT
-        characters are ignored. Equal lines in equal order give an equal tokenizer. Raises
-        RecipeError for a `vocabulary` that cannot hold the bytes and symbols, DataError for a lone
-        surrogate in the text.
+        The tokenizer has fewer entries if no pair of neighbouring pieces is left that occurs twice.
+        A tokenizer of word pieces also has fewer if joining another pair would not make the text
+        more likely. The last entries are `symbols`; no text is encoded as a symbol. Lines of more
+        than LONGEST_LEARNT characters are ignored. Equal lines in equal order give an equal
+        tokenizer. Raises RecipeError for a `vocabulary` that cannot hold the bytes and symbols,
+        DataError for a lone surrogate in the text.
         """
         # A byte is one entry of BPE. It is two word pieces: one begins a word, one continues it.
         forms = 1 if kind == "bpe" else 2
@@ -190,8 +190,8 @@ class Tokenizer:
     def encode(self, lines: Sequence[str], side: SideName = "source") -> list[list[int]]:
         """The ids of each line, without <s> and </s>; an empty line has no ids.
 
-        They do not depend on `side`, because one vocabulary serves both. Raises DataError for a
-        lone surrogate, which is not a character and has no UTF-8 form.
+        The ids do not depend on `side`, because one vocabulary serves source and target. Raises
+        DataError for a lone surrogate, which is not a character and has no UTF-8 form.
         """
         return [ids.tolist() for ids in self.encode_arrays(lines)]
 
@@ -311,7 +311,10 @@ def _read(path: Path) -> str:
 
 
 def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
-    """The kind and the model in a tokenizer.json; other files may cause any exception."""
+    """The kind and the model that `content`, the section "model" of a tokenizer.json, describes.
+
+    If `content` is anything else, any exception may be raised.
+    """
     vocabulary: dict[str, int] = content["vocab"]
     if not all(type(i) is int for i in vocabulary.values()):
         raise TypeError

@@ -55,7 +55,7 @@ class ForeignTokenizer(ABC, Generic[S]):
     """
 
     kind: ClassVar[str]
-    """The name of the kind in tokenizer.json."""
+    """The name of this kind of tokenizer in tokenizer.json."""
     needed: ClassVar[tuple[str, ...]]
     """Names of files that every tokenizer of this class has."""
     allowed: ClassVar[tuple[str, ...]]

@@ -68,7 +68,10 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def vocabulary_file(given: str | Path | Mapping[str, int], name: str) -> Original:
-    """A vocabulary as a file, from a file or a map from pieces to ids; raises ModelError."""
+    """The vocabulary file at the path `given`, or a new one with the pieces and ids in `given`.
+
+    `name` is the name of a new file, which is only in memory. Raises ModelError.
+    """
     if not isinstance(given, Mapping):
         return read_original(given)
     try:

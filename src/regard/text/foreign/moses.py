@@ -1,4 +1,4 @@
-"""A tokenizer that makes words as Moses does, and pieces of words as subword-nmt does.
+"""A tokenizer that divides text into words like Moses, and words into pieces like subword-nmt.
 
 The Python packages sacremoses and subword-nmt do the work.
 """
@@ -29,7 +29,7 @@ from regard.text.protocol import SideName
 from regard.text.tokenizer import MOST_ENTRIES
 
 LONGEST_WORD = 1000
-"""A word of more characters than this is cut, as merging takes time quadratic in the length."""
+"""Words of more characters are cut, because merging takes time quadratic in the length."""
 LONGEST_MERGE = 200
 """A merge that makes a piece of more characters than this is refused."""
 _MOST_REMEMBERED = 150_000  # words; without this limit, subword-nmt would remember all
@@ -47,7 +47,7 @@ class MosesSettings(Section):
     tokenised: bool = True
     """Whether Moses' tokenizer divides text into words; otherwise, text is divided at spaces."""
     escaped: bool = True
-    """Whether & and quotes become &amp; and so on, as Moses does by default."""
+    """Whether & and quotes are escaped, for example & as &amp;, as Moses does by default."""
     dashes_split: bool = False
     """Whether a-b becomes a @-@ b: Moses' aggressive dash splitting."""
     normalised: bool = False
@@ -100,10 +100,10 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
         `vocabulary` gives pieces their ids, on both sides unless `target_vocabulary` is given.
         `codes` are the merges that subword-nmt learned, for both sides unless `target_codes` are
         given. `counts` and `target_counts` have pieces and their counts; `settings` has thresholds
-        for them. `specials` and `size` describe the target; `source_specials` and `source_size`
-        describe the source, if there are two vocabularies. By default, special symbols are looked
-        up by the names <pad>, <s> and </s>, and the size follows from the largest id. Raises
-        ModelError.
+        for the counts. `specials` and `size` describe the target; `source_specials` and
+        `source_size` describe the source, if there are two vocabularies. By default, special
+        symbols are looked up by the names <pad>, <s> and </s>, and the size follows from the
+        largest id. Raises ModelError.
         """
         files = {"vocab.json": vocabulary_file(vocabulary, "vocab.json")}
         if target_vocabulary is not None:
@@ -229,7 +229,7 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
         return groups
 
     def _unescaped(self, text: str, side: SideName) -> str:
-        """The piece or word as it is in the decoded text: without Moses' marks."""
+        """A piece or word as it is in the decoded text, without Moses' escapes and dash marks."""
         if self.settings.dashes_split and text == "@-@":
             return "-"
         return str(self._texts[side].unescape_xml(text)) if self.settings.escaped else text

@@ -1,4 +1,4 @@
-"""The order of our ids: 0 = <pad>, 1 = <s>, 2 = </s>, then all other foreign ids in their order."""
+"""How regard numbers the pieces of a foreign vocabulary: <pad>, <s>, </s>, then all others."""
 
 from functools import cached_property
 from typing import Annotated
@@ -11,11 +11,11 @@ from regard.sections import Section
 from regard.text.tokenizer import MOST_ENTRIES
 
 Specials = tuple[int, int, int]
-"""The foreign ids that correspond to our <pad>, <s> and </s>; -1 if there is none."""
+"""The foreign ids that correspond to regard's <pad>, <s> and </s>; -1 if no id corresponds."""
 
 
 class IdOrder(Section):
-    """The mapping between foreign ids and our ids.
+    """The mapping between foreign ids, of another system, and our ids, of regard's model.
 
     All entries except the three special ones keep their order. For example, let the foreign ids be
     0 to 4. If <s> is 4, </s> is 0 and there is no <pad>, then `foreign_ids` is [-1, 4, 0, 1, 2, 3].
@@ -41,7 +41,7 @@ class IdOrder(Section):
         return found
 
     def misfit(self) -> str | None:
-        """The reason why the special ids cannot be ids of a vocabulary; None if they can."""
+        """The problem with `specials`, as the text of an error; None if there is no problem."""
         for special in self.specials:
             if not -1 <= special < self.size:
                 return f"a special symbol has id {special} of {self.size:,} entries"

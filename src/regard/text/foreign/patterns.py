@@ -33,7 +33,7 @@ _LONGEST = 1000
 
 
 class _Ways(NamedTuple):
-    """The ways in which a part of an expression can match at one place."""
+    """In how many ways a part of an expression can match at one position of a text."""
 
     choices: int
     endless: int
@@ -95,7 +95,7 @@ class _Scanner:
         elif self._take("*") or self._take("+"):
             ways = self._endless(is_group)
             self._take("?") or self._take("+")
-        if self._rest[:1] in ("*", "+", "?", "{"):  # such as {1,9}+, which has no upper bound
+        if self._rest[:1] in ("*", "+", "?", "{"):  # for example {1,9}+, which has no upper bound
             raise _Unsafe
         return ways
 

@@ -1,4 +1,4 @@
-"""SentencePiece models, unigram or BPE, as marian-nmt, MarianTokenizer and others use them."""
+"""SentencePiece models, unigram or BPE, as marian-nmt, MarianTokenizer and other tools use them."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def pieces_in(file: Original) -> dict[str, int]:
 
 
 def _named_tokens(config: dict[str, Any], path: Path) -> dict[str, str]:
-    """The names of MarianTokenizer's special tokens."""
+    """The special tokens of MarianTokenizer, by their keys in tokenizer_config.json."""
     named = {}
     for key, usual in (("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")):
         token = config.get(key, usual)
@@ -287,9 +287,9 @@ def _named_tokens(config: dict[str, Any], path: Path) -> dict[str, str]:
 
 
 def _more_specials(config: dict[str, Any], path: Path) -> list[str]:
-    """The names of further special tokens.
+    """The further special tokens that tokenizer_config.json names.
 
-    Raises ModelError if a value is of another type, or if an added token is not special.
+    Raises ModelError if a value has the wrong type, or if an added token is not special.
     """
     for key, kind in (("additional_special_tokens", list), ("added_tokens_decoder", dict)):
         if not isinstance(config.get(key) or kind(), kind):

@@ -1,4 +1,4 @@
-"""A foreign vocabulary as two tables: from pieces to our ids, and from foreign ids to pieces."""
+"""Two tables of a foreign vocabulary: from pieces to regard's ids, from foreign ids to pieces."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,7 +10,8 @@ from regard.text.foreign.order import IdOrder
 class PieceTable:
     """Looks up our ids of pieces, and the pieces of foreign ids.
 
-    A special symbol, or a piece that the vocabulary lacks, gets the id of the piece `unknown`.
+    Our ids are those of regard's model; foreign ids are those of the vocabulary's system. A special
+    symbol, or a piece that the vocabulary lacks, gets the id of the piece `unknown`.
     """
 
     def __init__(self, vocabulary: Mapping[str, int], order: IdOrder, unknown: str, where: Path):
