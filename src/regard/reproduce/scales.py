@@ -54,7 +54,10 @@ class Scale(Protocol):
         """Prepare the data in `out`; the caller must keep other processes from doing the same."""
 
     def base(self, out: Path) -> Recipe:
-        """The recipe in the place of the paper's base model; the data in `out` must be prepared."""
+        """The recipe in the place of the paper's base model.
+
+        After `prepare`, every call for this `out` returns the same recipe.
+        """
 
     def unseen(self, out: Path) -> TestSet:
         """The sentences of Table 2, which no training and no validation has seen."""
