@@ -1,6 +1,6 @@
 """Parts of claims that need no training: positions, convolutions, dot products, costs.
 
-Each function takes a seed and returns named numbers.
+The function of a part takes a seed and returns named numbers.
 """
 
 from __future__ import annotations

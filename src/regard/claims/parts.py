@@ -26,7 +26,7 @@ FULL = Size()
 
 
 class Part(Protocol):
-    """A calculation, or a training."""
+    """A calculation or a training, which gives numbers that a claim needs."""
 
     @property
     def name(self) -> str:

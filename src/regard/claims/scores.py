@@ -62,7 +62,7 @@ def _additive_costs(evidence: Evidence) -> list[Statement]:
                     f"{unit.lower()}-{d_k}",
                     f"d_k {d_k}: dot products are {what} than additive attention",
                     evidence.figures_of("score-costs", names, 2),
-                    judge_more([*map(log, additive)], [*map(log, dot)]),  # additive / dot > 1?
+                    judge_more([*map(log, additive)], [*map(log, dot)]),  # is additive / dot > 1?
                 )
             )
     return findings

@@ -48,7 +48,7 @@ def table_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str, str, str, st
 
 
 def markdown(outcomes: Sequence[Outcome]) -> str:
-    """The rows as a Markdown table."""
+    """The findings of the claims as a Markdown table."""
     return markdown_table(_HEAD, table_rows(outcomes))
 
 
@@ -85,7 +85,7 @@ def filled(page: str, result: Mapping[str, Any], words: Mapping[Judgement, str])
     """The page, with the figures and verdicts of `result` written into the marked rows.
 
     `result` is the content of result.json, and `words` are the verdicts in the page's language. A
-    marked row whose finding has not been measured gets two dashes.
+    marked row whose finding has not been measured gets dashes for the figures and the verdict.
     """
     found = {
         (claim["name"], finding["name"]): finding

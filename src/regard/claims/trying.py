@@ -1,5 +1,7 @@
 """Test claims: compute their parts, keep the numbers of finished parts, and judge.
 
+All files are in the directory `out`, here called DIR:
+
 DIR/parts/NAME-SEED.json   the numbers of a finished part, and the settings that gave them
 DIR/corpus, DIR/data-*     the built-in corpus, prepared
 DIR/size.json              the size of the trainings

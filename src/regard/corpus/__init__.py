@@ -1,8 +1,9 @@
 """The built-in corpus: endless English sentences and their German translations, made from a seed.
 
 One grammar makes both languages at once, and nothing is downloaded. An example is an English
-sentence, its one German translation, its tree, and its dependencies between distant words, which
-the grammar records and attention has to find. In this list, a module uses only modules before it:
+sentence with its tree, its only German translation, and the dependencies between distant words. The
+grammar records these dependencies; attention has to find them. In this list, a module uses only
+modules before it:
 
     wordlist, morphology -> lexicon, derivation -> phrases -> tenses -> complements -> predicates
     -> clauses -> sentences -> corpus
@@ -19,12 +20,12 @@ The English sentence determines the German one. Where German allows a choice, a 
 - The simple past becomes the preterite, and the present perfect the perfect; `when` is `wenn` in
   the present and `als` in the past. Preposition and article contract where they can: im, zum.
 - `it` refers to the subject of the previous clause or, if that subject is a person, to the object
-  of the previous clause. In the subject of a second clause, `its` refers to the same noun. In other
-  places, `its` refers to the subject of its own clause. The gender of er, sie, es, ihn, ihm, sein
-  and ihr thus depends on a noun, the antecedent, which stands 6 words earlier on average. For 31 %
-  of these pronouns, a noun of another gender, or in the plural, stands between antecedent and
-  pronoun.
-- `make` is `machen` if its object is followed by `more` and an adjective, and `herstellen` if not:
+  of the previous clause. In the subject of a second clause, `its` refers to the noun that `it`
+  would refer to; elsewhere, `its` refers to the subject of the clause that contains it. The choice
+  between er, sie, es, ihn, ihm, sein and ihr thus depends on the gender of a noun, the antecedent,
+  which stands 6 words earlier on average. For 31 % of these pronouns, a noun of another gender, or
+  in the plural, stands between antecedent and pronoun.
+- `make` becomes `machen` if `more` and an adjective follow its object, and `herstellen` if not:
   `makes the old box of the king more beautiful` is `macht die alte Kiste des Königs schöner`. The
   adjective that decides this stands 6 words after the verb on average, and 14 at most.
 

@@ -233,7 +233,7 @@ def _object_relative(
 
 
 def _whose(d: Derivation, head: Nominal, noun: Noun, when: When) -> tuple[Phrase, list[Word]]:
-    """A relative clause whose pronoun is the owner: whose roof is red, dessen Dach rot ist."""
+    """A relative clause whose pronoun names the owner: whose roof is red, dessen Dach rot ist."""
     part = d.pick(PARTS_BY_KIND[noun.kind])
     adjective = d.fresh(ADJECTIVES[part])
     tree = Phrase("WHNP", [Word("whose", "WP$"), Word(part.english, "NN")])
@@ -247,7 +247,7 @@ def _whose(d: Derivation, head: Nominal, noun: Noun, when: When) -> tuple[Phrase
 
 
 def _in_which(d: Derivation, head: Nominal, noun: Noun, when: When) -> tuple[Phrase, list[Word]]:
-    """A relative clause whose pronoun is a place: in which he sleeps, in dem er schläft."""
+    """A relative clause whose pronoun names a place: in which he sleeps, in dem er schläft."""
     which = Phrase("WHNP", [Word("which", "WDT")])
     german = [Word("in"), Word(relative_pronoun("dative", noun.slot(head.plural)))]
     subject = _someone(d)

@@ -35,15 +35,15 @@ from regard.corpus.wordlist import MANNERS
 _FAR = ("travel", "drive")
 _DIRECTED = ("motion", "transport", "placement")
 ADULTS = nouns("male,female")
-_PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}  # all others have ("PRT", "RP")
+_PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}  # other particles: ("PRT", "RP")
 
 
 @dataclass(slots=True)
 class Complement:
     """The phrases that complete a verb, in both languages.
 
-    English phrases are nodes of the tree. For each place in the German clause, a list has the words
-    that stand there.
+    The English phrases are nodes of the tree. The German words are in several lists, one for each
+    position in the German clause.
     """
 
     english: list[Node] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Complement:
     object: Nominal | None = None
     negative: bool = False
     result: tuple[Word, Word] | None = None
-    """The English adjective, which follows `more`; the German comparative."""
+    """The English adjective after `more`, and the German comparative."""
 
     @property
     def ending(self) -> Nominal | None:

@@ -74,10 +74,10 @@ class Example:
 
 
 def example(seed: int, index: int) -> Example:
-    """The example at an index of a seed's stream.
+    """The example at an index of the endless stream of a seed's examples.
 
-    It is the same on every machine, whichever examples were made before. Raises DataError for an
-    index below 0.
+    The example is the same on every machine, whichever examples were made before. Raises DataError
+    for an index below 0.
     """
     if index < 0:
         raise DataError(f"example {index} does not exist: the stream begins at 0")
@@ -148,7 +148,7 @@ def write_corpus(prefix: str | Path, seed: int, sentences: int) -> None:
 
 
 def write_treebank(path: Path, seed: int, trees: int) -> None:
-    """Write the trees of the first examples of a seed, one on each line.
+    """Write the trees of the first `trees` examples of a seed, one on each line.
 
     Raises RegardError if the file cannot be written.
     """
@@ -191,10 +191,11 @@ def pronoun_accuracy(examples: Sequence[Example], translations: Sequence[str]) -
     reference is gendered, the n-th pronoun of the translation must equal it, in lower case. A
     missing pronoun is therefore wrong, and may make later pronouns wrong.
 
-    If all pronouns are masculine, the accuracy is 0.44; if all are feminine, 0.31; if all are
-    neuter, 0.41 (`sein` and `ihm` are both masculine and neuter).
+    Translations that make every gendered pronoun masculine have an accuracy of 0.44. For feminine
+    pronouns, it is 0.31; for neuter ones, 0.41 (`sein` and `ihm` are both masculine and neuter).
 
-    Raises DataError if the lengths differ or no example has a gendered pronoun.
+    Raises DataError if there is not one translation for each example, or if no example has a
+    gendered pronoun.
     """
     if len(examples) != len(translations):
         raise DataError(

@@ -25,8 +25,9 @@ Frame = Literal[
 
 `accusative` and `dative` mean an object in that case, `both` means two objects, and `phrase` an
 object with a preposition. `motion` means a phrase of direction; `placement` and `transport` mean an
-object and such a phrase. `clause` means a clause with `that` or `whether`. Only `make` has the last
-two: `product` means an object, and `result` an object with a comparative, make it more modern.
+object and a phrase of direction. `clause` means a clause with `that` or `whether`. `product` and
+`result` belong only to the verb `make`: `product` means an object, and `result` an object with a
+comparative, as in `make it more modern`.
 """
 
 
@@ -40,7 +41,10 @@ class Verb:
     subjects: tuple[Noun, ...]
     objects: tuple[Noun, ...]
     stative: bool
-    """Whether the verb describes a state: it has no perfect, passive, modal or adverb of manner."""
+    """Whether the verb describes a state.
+
+    Sentences with such a verb have no perfect, no passive, no modal verb and no adverb of manner.
+    """
     particle: str
     """The English particle, such as "on" in "turn on"."""
     preposition: str
@@ -66,7 +70,7 @@ class TimeAdverbial:
     """An adverbial of time: English phrases, each nested in the one before, and German words."""
 
     phrases: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-    """The label of each phrase, then the (tag, word) of its leaves."""
+    """The label of each phrase, and a pair (tag, word) for each of its leaves."""
     german: tuple[str, ...]
 
 

@@ -203,9 +203,9 @@ class GermanVerb:
             return self.plural or self.stem
         if person == 3:
             return self.third
-        if self.first or not self.third.endswith("t"):  # ich kann, ich weiß
+        if self.first or not self.third.endswith("t"):  # irregular: ich kann, ich weiß
             return self.first or self.third
-        root = self.stem[:-1]  # ich kaufe, ich füttere
+        root = self.stem[:-1]  # kaufe-n, fütter-n: ich kaufe, ich füttere
         return root if root.endswith("e") else root + "e"
 
 

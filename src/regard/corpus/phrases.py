@@ -34,7 +34,7 @@ from regard.corpus.morphology import (
 from regard.corpus.wordlist import CITIES, FIRST_NAMES
 
 Style = Literal["free", "definite", "negated"]
-"""The determiners a noun phrase may have; `negated` is for an object in a negated clause."""
+"""Which determiners a noun phrase may have; `negated` is for an object in a negated clause."""
 
 
 @dataclass(slots=True)

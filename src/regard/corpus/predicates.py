@@ -43,7 +43,7 @@ _PASSIVE: dict[When, tuple[str, ...]] = {
 }
 _DEFINITE = ("the", "this", "these", "my", "our", "his", "her", "its", "their", "who", "that")
 
-# A table for each kind of subject: how often each shape of predicate is drawn, as a weight.
+# For each kind of subject, the weight with which each shape of predicate is drawn at random.
 _PERSON: dict[Shape, int] = {
     "accusative": 20, "dative": 4, "both": 5, "none": 6, "motion": 4, "phrase": 2,
     "placement": 4, "transport": 2, "copula": 5,
@@ -88,12 +88,12 @@ HAPPENING = {
     frame: {noun: tuple(v for v in verbs if not v.stative) for noun, verbs in by_noun.items()}
     for frame, by_noun in DOING.items()
 }
-"""DOING without stative verbs."""
+"""For each frame and each noun, the verbs in DOING that describe an event, not a state."""
 EVENTS = {
     noun: tuple(s for s in shapes if s == "passive" or (s in HAPPENING and HAPPENING[s][noun]))
     for noun, shapes in SHAPES.items()
 }
-"""For each noun, the shapes in SHAPES that describe an event, not a state."""
+"""For each noun, the shapes of predicate in SHAPES that describe an event, not a state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,8 +297,8 @@ _FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
 
 
 _OFTEN = tuple(form for one in _FORMS for form in (one,) * 19 + (_made,))
-"""One sentence in 20 has the form `_made`. Any other has the form that the same random number would
-pick from `_FORMS`."""
+"""The function `_made` makes one sentence in 20. Any other sentence is made by the function that
+the same random number would pick from `_FORMS`."""
 
 
 def make_sentence(d: Derivation) -> SentencePair:

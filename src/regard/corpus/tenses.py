@@ -46,7 +46,7 @@ class Predicate:
     before: list[Node] = field(default_factory=list)
     """An English adverb between the subject and the verb phrase."""
     object: Nominal | None = None
-    """The object, which a later `it` may refer to when the subject is a person."""
+    """The object; a later `it` may refer to this object if the subject is a person."""
     ending: Nominal | None = None
     """The object, if it ends the English predicate, so that a relative clause may follow it."""
     front: tuple[Phrase, list[Word]] | None = None

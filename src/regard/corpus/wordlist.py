@@ -103,7 +103,7 @@ GROUPS = {
     "anything": "goods,food,place",
 }
 
-# Nouns, then their adjectives, as english:german[/stem]. Qualities precede states: old red lamp.
+# Nouns, then their adjectives, as english:german[/stem]. A quality precedes a state: old red lamp.
 QUALITY_TABLE = """
 person,animal,owner: young:jung friendly:freundlich clever:klug lazy:faul strong:stark
 male,female,owner: rich:reich poor:arm
@@ -148,7 +148,7 @@ text: famous:berühmter
 
 # Each line: subjects > objects | verb[+particle or @preposition] [past] [participle] [3rd person]
 # | [particle-]infinitive present past participle [sein, or preposition and case]
-# A ! before the verb marks a verb of state, which has no perfect, passive or modal verb.
+# A ! before the verb marks a verb of state, which gets no perfect, passive or modal verb.
 VERB_TABLE = {
     "none": """
 person,animal | sleep slept | schlafen schläft schlief geschlafen
@@ -294,7 +294,7 @@ door beside=neben behind=hinter
 window beside=neben under=unter
 """
 
-# Adverbials of time, as english=german. A label without a word opens a phrase in the one before.
+# Adverbials of time: english=german. A label without a word begins a phrase in the previous one.
 TIME_TABLE = {
     "past": """
 NP NN:yesterday = gestern; NP JJ:last NN:week = letzte Woche; NP JJ:last NN:year = letztes Jahr

@@ -4,7 +4,7 @@ Each row is trained once, in its run directory, by any of several processes (`re
 this list, a module uses only modules that come before it:
 
     scales, small, wmt      the text of each scale, and the recipe in place of the base model
-    rows                    a row of a table as a recipe at any scale, and its training
+    rows, tried             a row as a recipe at any scale, and its training; recipes to choose from
     chart, tables           a table as Markdown, JSON, a drawing and a page
     layers, path, costs     the layers of Table 1, and the measures of their cost
     prepared, parsers       the data of translation, prepared once; the parsers and their data

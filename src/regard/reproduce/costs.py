@@ -20,12 +20,15 @@ from regard.machine.devices import keep_freed_memory
 from regard.reproduce.layers import LAYERS
 
 REPEATED, TIMED_FOR = 3, 1.0
-"""A pass is timed at least so often, and for so many seconds. The shortest time counts, because
-other work of the machine has delayed that pass least."""
+"""A pass is timed at least REPEATED times, and for at least TIMED_FOR seconds. The shortest time
+counts, because other work of the machine has delayed this pass least."""
 
 
 def operations(layer: str, sizes: Sizes) -> int:
-    """Floating-point operations of a forward pass: products and convolutions, as PyTorch counts."""
+    """The number of floating-point operations of a forward pass, as PyTorch counts them.
+
+    PyTorch counts only matrix products and convolutions.
+    """
     counter = FlopCounterMode(display=False)
     with _device(layer), torch.no_grad():
         module, x = _made(layer, sizes)
@@ -44,11 +47,12 @@ def peak_memory(layer: str, sizes: Sizes) -> int:
 
 
 def seconds(layer: str, sizes: Sizes, rows: int = 1) -> tuple[float, float]:
-    """Processor seconds of a forward and of a backward pass over this many sequences.
+    """Processor seconds of a forward and of a backward pass over `rows` sequences.
 
-    Each is the least of REPEATED passes or more. Memory that a pass frees is kept for the next one.
+    Each time is the shortest of at least REPEATED passes. Memory that a pass frees is kept for the
+    next pass.
     """
-    keep_freed_memory()  # otherwise page faults are half of the time where n is large
+    keep_freed_memory()  # otherwise page faults take half of the time where n is large
     torch.manual_seed(1)
     module, x = _made(layer, sizes, rows)
     forward = backward = math.inf
@@ -87,7 +91,7 @@ class _Living(TorchDispatchMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Compute an operation, and count the storages that it allocates."""
+        """Run an operation, and count the bytes of the storages that it allocates."""
         before = {id(storage) for storage in _storages((args, kwargs))}
         result = func(*args, **(kwargs or {}))
         for storage in _storages(result):

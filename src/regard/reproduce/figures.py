@@ -22,9 +22,9 @@ from regard.view.look import Look, look_at
 from regard.view.multihead import multihead
 
 SEED = 24
-"""Seed of the sentences, which are of the built-in corpus; no training text has this seed."""
+"""The seed of the figures' sentences in the built-in corpus; no training text has this seed."""
 _SHORT = 14
-"""Only sentences of at most this many words are drawn, so that the figure is legible."""
+"""Only sentences of at most this many tokens are drawn, so that the figure is legible."""
 CAPTIONS = {
     1: "the model, from its modules",
     2: "its attention, from its modules",

@@ -58,7 +58,7 @@ class RestrictedSelfAttention(nn.Module):
         rows, n, d = x.shape
         blocks = -(-n // self.reach)
         padded = F.pad(x, (0, 0, self.reach, (blocks + 1) * self.reach - n))
-        seen = padded.unfold(1, 3 * self.reach, self.reach).transpose(2, 3)  # keys of each block
+        seen = padded.unfold(1, 3 * self.reach, self.reach).transpose(2, 3)  # each block's keys
         query = padded[:, self.reach : -self.reach].reshape(rows * blocks, 1, self.reach, d)
         key = seen.reshape(rows * blocks, 1, 3 * self.reach, d)
         mask = self._mask(n, blocks, x.device).repeat(rows, 1, 1, 1)
@@ -112,7 +112,7 @@ class OneStep(nn.Module):
         self.w, self.u = (p for p in layer.parameters() if p.dim() > 1)
 
     def forward(self, x: States, before: States) -> States:
-        """The states after one more step; `before` holds the states before it."""
+        """The states after one more step; `before` holds the states before this step."""
         shifted = F.pad(before, (0, 0, 1, 0))[:, :-1]
         return torch.tanh(x @ self.w.T + shifted @ self.u.T)
 

@@ -42,7 +42,7 @@ class ParserRow:
 
 
 PLAIN_PARSE = SMALL_PARSE.but(positions="sinusoidal", recombined=0, steps=18_000)
-"""The recipe small-parse with the positions of §3.5, without recombined trees, and more steps."""
+"""The recipe small-parse with sinusoidal positions (§3.5), more steps, and no recombined trees."""
 MINI_PARSE = PLAIN_PARSE.but(
     dropout=0.0,
     vocabulary=1500,
@@ -103,7 +103,7 @@ def _of_built_in_trees(out: Path) -> list[ParserRow]:
 
 
 def _of_the_treebank(out: Path) -> list[ParserRow]:
-    """The paper's parsers: sections 2 to 21 of the WSJ are train, section 22 is dev, 23 is test."""
+    """The paper's parsers: train.mrg has sections 2 to 21 of the WSJ, dev.mrg 22, test.mrg 23."""
     folder = Path(os.environ.get("REGARD_DATA", "."), "wsj")
     gold = TrainingFiles(trees=[folder / "train.mrg"], valid_trees=[folder / "dev.mrg"])
     semi = replace(gold, silver=[folder / "silver.mrg.xz"])

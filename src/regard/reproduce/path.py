@@ -1,4 +1,4 @@
-"""§4: the path length of a layer, and its longest chain of operations, found by gradients."""
+"""§4: the path length of a layer, and its longest chain of operations, both found by autograd."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class PlannedRow:
 
     @property
     def p100_hours(self) -> float:
-        """Hours on the eight P100 of §5.2, at the speed that the paper's base model had there."""
+        """Hours of a training on the eight P100 of §5.2, at the speed of the paper's base model."""
         return BASE_TIME.hours * self.flop / _flop_of(BASE)
 
 
@@ -124,7 +124,7 @@ def plan_lines(
 
 
 def _seconds_of_all(rows: Sequence[PlannedRow], processes: int) -> float:
-    """Seconds until all trainings are done, if a free process begins the longest one left.
+    """Seconds until all trainings are done, if each free process begins the longest one left.
 
     More processes than cores save no time, and more than one process on a GPU saves none.
     """

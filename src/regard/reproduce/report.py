@@ -28,7 +28,7 @@ class _Words(NamedTuple):
     title: str
     opening: str
     learned: str
-    """A sentence that names the training text, if models are as large as the paper's."""
+    """A sentence for models as large as the paper's: it names the training text."""
     learned_smaller: str
     """A sentence for smaller models: it names the text, and says what the verdicts mean."""
     method: str

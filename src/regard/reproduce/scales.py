@@ -19,9 +19,9 @@ TestSet = tuple[list[str], list[str]]
 class Scale(Protocol):
     """A size at which the tables are made.
 
-    The settings that are kept with numbers (`parts.kept`) include the repr of a scale. So the repr
-    leaves out fields that a later version may extend, such as a recipe; the settings of a recipe
-    are kept with the row that is trained by it.
+    `parts.kept` keeps numbers with the settings that they depend on. These settings include the
+    repr of a scale, so the repr leaves out fields that a later version may extend, such as a
+    recipe. The settings of a recipe are kept with the row that is trained with this recipe.
     """
 
     @property
@@ -54,7 +54,10 @@ class Scale(Protocol):
         """Prepare the data in `out`; the caller must keep other processes from doing the same."""
 
     def base(self, out: Path) -> Recipe:
-        """The recipe in the place of the paper's base model; the data in `out` must be prepared."""
+        """The recipe in the place of the paper's base model.
+
+        After `prepare`, every call for this `out` returns the same recipe.
+        """
 
     def unseen(self, out: Path) -> TestSet:
         """The sentences of Table 2, which no training and no validation has seen."""

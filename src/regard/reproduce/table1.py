@@ -47,8 +47,11 @@ _PRINTED = {
 
 
 def measured_layer(layer: str) -> Measured:
-    """All figures of a layer; a key is a name, n and, in most keys, d, as in
-    `operations_2048_64`. In keys of times, the number of sequences stands last."""
+    """Measure all figures of a layer.
+
+    A key consists of a name, n and, in most keys, d, as in `operations_2048_64`. A key of a time
+    ends in the number of sequences.
+    """
     found: Measured = {}
     for n in NS:
         for d in DS:

@@ -112,7 +112,7 @@ def tried_row(name: str, recipe: Recipe, first: int) -> TriedRow:
 
 
 def train_chosen(row: TriedRow, out: Path, seed: int) -> Measured | None:
-    """Train the best recipe of a row with a later seed; None until all are tried."""
+    """Train the best recipe of a row with a later seed; None until all recipes are tried."""
     best = row.best_run_in(out, row.first)
     if best is None:
         return None
