@@ -101,9 +101,9 @@ def _alpha(tried: Sequence[Tried], own: float) -> float:
     """The length penalty, of those tried with one beam, whose BLEU is highest after smoothing.
 
     The BLEU of each alpha is averaged with that of the next smaller and the next larger one, which
-    count half as much. An alpha beside one with a very low BLEU is thus avoided: on another text,
-    BLEU may fall a little earlier. Of several alphas with the highest mean, the one nearest to
-    `own` is chosen.
+    count half as much. This avoids an alpha whose neighbour has a very low BLEU: on another text,
+    BLEU may already be low at this alpha. Of several alphas with the highest mean, the one nearest
+    to `own` is chosen.
     """
     ordered = sorted(tried, key=lambda one: one.alpha)
 
