@@ -28,7 +28,7 @@ BEAMS = (8, 6, 12)
 """Beams that are tried with the chosen length penalty, if the recipe's max_extra allows them."""
 
 FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
-"""A run tunes only if it can use at least FEWEST sentences. The first TRIED_FIRST sentences are
+"""Beam and alpha are tuned only if at least FEWEST sentences can be used. The first TRIED_FIRST are
 translated to measure the time of a sentence. The number of sentences is limited so that the time
 should suffice for MANY_ENOUGH settings."""
 AVERAGES = 0.3
