@@ -1,14 +1,14 @@
 """The recipe that learns most from a text in a given time, on this machine.
 
 The machine's speed decides how many target tokens a model learns from: some steps of each model are
-timed. The largest model is chosen that learns from its `tokens_per_weight`: so many target tokens
-for each of its weights, where at most `most_passes` passes over the text count. Vocabulary and row
-length follow from the text; dropout and label smoothing from the number of passes over it; batch
-and warm-up from the number of steps.
+timed. Of the models in rule.toml, the largest is chosen that learns from enough target tokens for
+each of its weights, at least its `tokens_per_weight`. Tokens of more than `most_passes` passes over
+the text do not count. Vocabulary and row length depend on the text; dropout and label smoothing
+depend on the number of passes over it; batch size and warm-up depend on the number of steps.
 
-What loss to expect is computed for the user's information. Repeated tokens count less: if a text
-of U tokens is repeated until the model has learned from T tokens (T > U), these T tokens teach as
-much as E tokens of new text (r is `repeats`):
+The expected loss is computed only to inform the user. Repeated tokens count less: if a text of U
+tokens is repeated until the model has learned from T tokens (T > U), these T tokens teach as much
+as E tokens of new text (r is `repeats`):
 
     E = U + U r (1 - exp(-(T / U - 1) / r))
 
@@ -73,8 +73,8 @@ WARM_UP = 1 / 6
 """Warm-up takes at most this share of a run. In a short run, the learning rate reaches the same
 peak after fewer steps."""
 TIMED, LEAST_TIMED, MOST_TIMED = 3.0, 3, 12
-"""Steps of a model are timed for TIMED seconds, but more than LEAST_TIMED and at most MOST_TIMED
-steps."""
+"""Steps of a model are timed for TIMED seconds. But more than LEAST_TIMED and at most MOST_TIMED
+steps are timed, whatever time they take."""
 RATE = 1e-4
 """The learning rate of timed steps. They learn from arbitrary sub-words; the model is discarded."""
 LONGEST_STEP = 3.0
@@ -91,7 +91,7 @@ class Choice(NamedTuple):
     steps: int
     epochs: float
     tokens_per_weight: float
-    """Target tokens for each weight outside the embedding, of at most `most_passes` passes."""
+    """Target tokens per weight outside the embedding; at most `most_passes` passes are counted."""
     loss: float
     """The expected loss, in nats per character of the target."""
     perplexity: float
@@ -212,7 +212,7 @@ def _in_smaller_batches(start: Recipe, tokens: float, asked: tuple[str, ...]) ->
 def _expected(
     corpus: ParallelText, minutes: float, start: Recipe, speed: float, asked: tuple[str, ...]
 ) -> Choice:
-    """The recipe that follows from `start`, and what is expected of it.
+    """Complete the recipe `start` for a run of this many minutes; estimate its loss.
 
     `speed` is in target tokens per second.
     """

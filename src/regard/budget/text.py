@@ -1,4 +1,4 @@
-"""A parallel text, and what follows from it alone: vocabulary, row length, words of BLEU."""
+"""A parallel text, and what follows from it alone: vocabulary, row length, BLEU's tokenizer."""
 
 import math
 import tomllib
@@ -36,33 +36,34 @@ def rule_of_times() -> dict[str, Any]:
 
 
 class ParallelText(NamedTuple):
-    """A parallel text in numbers, without repeated pairs and those that `judge_text` drops."""
+    """The size of a parallel text, without repeated pairs and pairs that `judge_text` drops."""
 
     pairs: int
     characters: int
-    """Characters of the target side."""
+    """Number of characters in all targets."""
     lengths: tuple[tuple[int, int], ...]
-    """For each of the first pairs, the characters of its source and of its target."""
+    """For each of the first pairs, the number of characters in its source and in its target."""
     tokenizer: AnyTokenizer | None = None
     """A tokenizer that is used unchanged; None if one is to be learned from the text."""
     bleu_tokenizer: BleuTokenizer = "13a"
-    """The tokenizer of sacreBLEU that suits the script of the target side."""
+    """The tokenizer of sacreBLEU that suits the script of the targets."""
 
     @classmethod
     def of(
         cls, sources: Sequence[Path], targets: Sequence[Path], tokenizer: Path | None = None
     ) -> "ParallelText":
-        """Read all lines; raises DataError if a file cannot be read, or a side has no characters.
+        """Measure the text in files that correspond line by line.
 
-        Files with different numbers of lines are accepted. Raises ModelError if the tokenizer
-        cannot be opened.
+        Files with different numbers of lines are accepted. Raises DataError if a file cannot be
+        read, or if all sources or all targets are empty; ModelError if the tokenizer cannot be
+        opened.
         """
         known = None if tokenizer is None else open_tokenizer(tokenizer)
         for path in (*sources, *targets):
             refuse_unreadable(path)
         counted = _Counted()
         for source, target in zip(sources, targets, strict=False):
-            # All lines are read, so that a bad one is refused now, before models are timed.
+            # All lines are read, so that a bad line is refused now, before models are timed.
             for one, other in zip_longest(read_lines(source), read_lines(target), fillvalue=""):
                 counted.add(one, other)
         for path, characters in zip((sources[0], targets[0]), counted.read, strict=True):
@@ -73,7 +74,7 @@ class ParallelText(NamedTuple):
 
     @classmethod
     def of_data(cls, data: Path) -> "ParallelText":
-        """The approximate size of the text that this data was prepared from.
+        """Estimate the size of the text from which this data was prepared.
 
         Raises DataError if the data is missing or damaged, and ModelError if its tokenizer cannot
         be opened.
@@ -110,7 +111,7 @@ class ParallelText(NamedTuple):
         return int(min(max(96, -(-2 * longest // 32) * 32), 256))
 
     def suited(self, recipe: Recipe) -> Recipe:
-        """The recipe with the vocabulary, row length and words of BLEU that suit this text."""
+        """The recipe with the vocabulary, row length and BLEU tokenizer that suit this text."""
         rows = {"row_length": self.row_length(), "max_length": self.row_length()}
         vocabulary = min(max(300, self.vocabulary()), 10**6)
         return recipe.but(**rows, vocabulary=vocabulary, bleu_tokenizer=self.bleu_tokenizer)
@@ -134,23 +135,23 @@ class _Counted:
     """Counts the different pairs of a text that may be trained on.
 
     Each pair has a digest, a number. Only pairs whose digest is a multiple of `_every` are kept.
-    `_every` is 1 at first, and is doubled whenever more than COUNTED pairs are kept. The numbers of
-    the whole text are estimated as `_every` times those of the kept pairs.
+    `_every` is 1 at first, and is doubled whenever more than COUNTED pairs are kept. The counts of
+    the whole text are estimated as `_every` times the counts of the kept pairs.
     """
 
     def __init__(self) -> None:
         self.read = [0, 0]
-        """Characters of all sources and of all targets."""
+        """Numbers of characters in all sources and in all targets."""
         self.first: list[tuple[int, int]] = []
-        """Characters of the first counted pairs, at most SAMPLED."""
+        """For each of the first SAMPLED pairs counted, the characters in its source and target."""
         self.targets: list[str] = []
-        """The targets of these pairs."""
+        """The targets of the first SAMPLED pairs counted."""
         self._every = 1
         self._targets: dict[int, int] = {}
-        """For each digest, the characters of the pair's target."""
+        """For each digest, the number of characters in the pair's target."""
 
     def add(self, source: str, target: str) -> None:
-        """Count a pair, unless it was counted before."""
+        """Count a pair, unless `judge_text` drops it or it was counted before."""
         self.read[0] += len(source)
         self.read[1] += len(target)
         if judge_text(source, target, RULES) is not Verdict.KEPT:

@@ -33,8 +33,8 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
 
     At first, the model is the average of `training.average` checkpoints. Averages of fewer and
     fewer of these checkpoints are measured until the loss rises. Another average is tried only if
-    its measurement is expected to end within `seconds` of the call. The checkpoint that all of them
-    contain is also compared alone; its loss is in the journal, from the validation of its step. The
+    its measurement is expected to end within `seconds` of the call. The checkpoint that is in every
+    average is also compared alone; its loss is in the journal, from the validation of its step. The
     losses are written into the journal. If the journal already has losses of averages of this step,
     those losses are used instead. Raises Interrupted if a signal comes before the losses are
     written.

@@ -68,7 +68,7 @@ class Disk(NamedTuple):
     """Number of checkpoints that exist already."""
     model: int
     journal: int
-    """0 if the time of the run is limited: its steps are not known, and its journal is small."""
+    """0 if the run's time is limited: its number of steps is unknown, and its journal is small."""
     free: int
 
     @property
@@ -111,7 +111,7 @@ def outline(
     shards: int = 1,
     source_vocabulary: int | None = None,
 ) -> Outline:
-    """Outline a run in the directory `out`; its model is divided among `shards` processes.
+    """Compute the size of a run in `out`, whose model is divided among `shards` processes.
 
     `source_vocabulary` is the size of the source's vocabulary, if it differs from `vocabulary`.
     """

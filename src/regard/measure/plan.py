@@ -151,12 +151,12 @@ class _Trial:
     def __init__(self, setup: Setup, kept: int, tell: Callable[[str], None]):
         self.setup, self.kept, self.tell = setup, kept, tell
         self.recipe, self.device, self.processes = setup.recipe, setup.device, setup.processes
-        load_loops(self.device)  # load compiled code now: its memory is not that of a step
+        load_loops(self.device)  # load compiled code now: a step's memory must not include it
         free_memory(self.device)
         self.room, self._before = free_bytes(self.device), restart_peak(self.device)
         self.model, self.optimizer = setup.model_and_optimizer()
         self.optimizer.give(self.processes.give)
-        # Before `give`, each process had the whole model: the peak must not include that.
+        # Before `give`, each process had the whole model, which the peak must not include.
         restart_peak(self.device)
         self._steps = steps_for(
             self.model, self.optimizer, self.recipe, self.device, setup.dtype, self.tell

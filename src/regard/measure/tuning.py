@@ -28,7 +28,7 @@ BEAMS = (8, 6, 12)
 """Beams that are tried with the chosen length penalty, if the recipe's max_extra allows them."""
 
 FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
-"""A run tunes only if it can use at least FEWEST sentences. The first TRIED_FIRST sentences are
+"""Beam and alpha are tuned only if at least FEWEST sentences can be used. The first TRIED_FIRST are
 translated to measure the time of a sentence. The number of sentences is limited so that the time
 should suffice for MANY_ENOUGH settings."""
 AVERAGES = 0.3
@@ -101,10 +101,10 @@ def _alpha(tried: Sequence[Tried], own: float) -> float:
     """The length penalty, of those tried with one beam, whose BLEU is highest after smoothing.
 
     The BLEU of each alpha is averaged with that of the next smaller and the next larger one, which
-    count half as much. An alpha beside one with a very low BLEU is thus avoided: on another text,
-    BLEU may fall a little earlier. The smallest and the largest alpha are not chosen if their only
-    neighbour has a higher BLEU: on their other side, BLEU was not measured and may be still lower.
-    Of several alphas with the highest mean, the one nearest to `own` is chosen.
+    count half as much. This avoids an alpha whose neighbour has a very low BLEU: on another text,
+    BLEU may already be low at this alpha. The smallest and the largest alpha are not chosen if their
+    only neighbour has a higher BLEU: beyond them, BLEU was not measured and may be still lower. Of
+    several alphas with the highest mean, the one nearest to `own` is chosen.
     """
     ordered = sorted(tried, key=lambda one: one.alpha)
 

@@ -53,10 +53,11 @@ def average_run(
 
     If `steps` are given, the checkpoints of these steps are averaged. Otherwise, `last` checkpoints
     are averaged: the newest ones or, with `best`, the ones nearest to the step of the best
-    validation. Extra checkpoints, which serve only to continue from, are taken only if the rest are
-    too few. `warn` is called for damaged checkpoints. Raises ModelError if `directory` is not a
-    run, if a checkpoint of `steps` is missing, if there are fewer than `last` checkpoints or, with
-    `best`, if no validation has been recorded. Raises RegardError if `out` exists.
+    validation. Extra checkpoints, which serve only to continue from, are taken only if there are
+    too few other checkpoints. `warn` is called for damaged checkpoints. Raises ModelError if
+    `directory` is not a run, if a checkpoint of `steps` is missing, if there are fewer than `last`
+    checkpoints or, with `best`, if no validation has been recorded. Raises RegardError if `out`
+    exists.
     """
     recipe = begun(directory)
     if recipe is None:

@@ -119,9 +119,9 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
 
     A recipe.toml that means the same recipe is not replaced, even if its text differs: an older
     version of regard wrote fewer fields. If only the length of the training or the section [search]
-    changes, a finished model in the directory stays, with its own search, which may have been
-    tuned, until training has made another. Before any other change, the model's manifest is
-    removed, which makes the model invalid.
+    changes, a finished model in the directory stays valid until training has made a new model, and
+    it keeps its own section [search], which may have been tuned. Before any other change, the
+    model's manifest is removed, which makes the model invalid.
     """
     path, before, its = directory / "recipe.toml", begun(directory), recipe
     if before is not None and (directory / MANIFEST).exists():

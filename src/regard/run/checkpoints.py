@@ -189,7 +189,8 @@ def to_average(
 ) -> list[Checkpoint]:
     """The `count` undamaged checkpoints nearest to a step; the newest ones if `step` is 0.
 
-    Extra checkpoints, which serve only to continue from, are taken only if the rest are too few.
+    Extra checkpoints, which serve only to continue from, are taken only if there are too few other
+    checkpoints.
     Raises ModelError in the same cases as `newest`.
     """
     found = paths(directory)

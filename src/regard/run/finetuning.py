@@ -27,7 +27,8 @@ from regard.run.state import TrainingState
 FREE_FIELDS = (
     "model.dropout", "model.attention_dropout", "model.relu_dropout", "model.word_dropout"
 )  # fmt: skip
-"""Fields that may differ from the model's recipe: no weight's shape depends on them."""
+"""Recipe fields in which a run may differ from the model that it begins with: no weight's shape
+depends on them."""
 _ORIGIN = "from.json"
 
 
@@ -77,7 +78,7 @@ def keep_origin(directory: Path, run: Path) -> None:
 
 @contextmanager
 def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
-    """A context for a run: if it raises an error before the run begins, RUN/from.json is removed.
+    """A context for a run: if its block fails before the run begins, RUN/from.json is removed.
 
     Otherwise a later run without --from would begin with the model that the file names. The file
     stays if it was there before, if there is a checkpoint, if another process works in the

@@ -87,7 +87,7 @@ def last_validation(path: Path) -> Record:
 def tensorboard(directory: Path) -> RecordListener:
     """A listener that writes TensorBoard events into `directory`.
 
-    Raises MissingExtra if TensorBoard, the extra `board` of regard, is not installed.
+    Raises MissingExtra if TensorBoard is not installed; the extra `board` of regard installs it.
     """
     try:
         from torch.utils.tensorboard import SummaryWriter

@@ -1,4 +1,4 @@
-"""The resumption of a run: it continues from its newest checkpoint, or starts if it has none."""
+"""Continue a run from its newest checkpoint, or start it if there is no checkpoint."""
 
 from collections.abc import Callable
 
@@ -80,7 +80,7 @@ class Resumption:
         """Go back to this position in the data, and divide each batch into twice as many parts.
 
         An update does not depend on the number of parts. Returns the training with the new batches.
-        Raises TrainingError if each part already is a single row.
+        Raises TrainingError if each part is already a single row of a batch.
         """
         setup, state = self._setup, training.state
         before = setup.share(state.parts).parts

@@ -27,8 +27,8 @@ from regard.recipe import Recipe
 from regard.word_positions import know_words_of
 
 BatchLoss = Callable[[EncoderDecoder, Batch, float], tuple[Tensor, Tensor]]
-"""A function of a model, a batch and the smoothing. It returns the smoothed and the plain loss,
-each summed over tokens."""
+"""A function of a model, a batch and the label smoothing. It returns the loss with and without
+smoothing, each summed over tokens."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """Names of Adam's moments in torch and in checkpoints; the article that §5.3 cites for Adam calls
 them m and v."""
@@ -203,7 +203,7 @@ class _Shards:
             self.parameters[name].grad = mine.grad = None
 
     def _rows(self, name: str) -> int:
-        """Rows of a shard of this parameter; the last shards may have fewer rows, or none."""
+        """How many rows a shard of this parameter has; the last shards may have fewer, or none."""
         return -(-len(self.parameters[name]) // self._processes.count)
 
 

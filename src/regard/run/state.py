@@ -39,7 +39,7 @@ class TrainingState:
     def judge(self, validation: dict[str, Any], best: str) -> None:
         """Compare a validation with the best one so far; `best` is the value of training.best.
 
-        A validation whose figure is not finite is no better than any other.
+        A validation whose loss, BLEU or F1 is not finite never counts as better.
         """
         figure = validation[judged_by(best)]
         loss = figure if judged_by(best) == "loss" else max(0.0, 100 - figure)
@@ -68,7 +68,7 @@ class TrainingState:
 
 
 def judged_by(best: str) -> str:
-    """The figure by which validations are compared: "loss", "bleu" or "f1".
+    """The name of the figure by which validations are compared: "loss", "bleu" or "f1".
 
     `best` is the value of training.best.
     """

@@ -23,7 +23,7 @@ class Message(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """Our note on a line that is too large for EVALB, or that EVALB misreads without a message."""
+    """Our note on a line that is too large for EVALB, or that EVALB misreads."""
 
     side: Literal["gold", "test"]
     line: int

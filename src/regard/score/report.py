@@ -1,4 +1,4 @@
-"""§6.1 "BLEU": five scores of a translation, each with its meaning; one is the paper's BLEU.
+"""§6.1 "BLEU": several scores of a translation, each with its meaning; one is the paper's BLEU.
 
 The paper does not describe how its BLEU was computed. The script that its authors released divides
 words by Moses' tokenizer.perl, splits compounds and counts with multi-bleu.perl.

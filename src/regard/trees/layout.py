@@ -58,13 +58,13 @@ def refuse_deep(tree: Tree) -> None:
 
 
 def shown(text: str) -> str:
-    """The text made safe for terminals and XML: controls escaped, an empty text as ()."""
+    """Make a text safe for terminals and XML: escape control characters; replace "" by ()."""
     return "".join(repr(c)[1:-1] if _is_control(c) else c for c in text) or "()"
 
 
 def _is_control(character: str) -> bool:
-    # These count as controls: control codes, surrogates, separators of lines and paragraphs,
-    # changes of direction, and noncharacters.
+    # Control codes, surrogates, separators of lines and paragraphs, changes of direction, and
+    # noncharacters count as control characters.
     return (
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
         or unicodedata.bidirectional(character) in _DIRECTIONS

@@ -1,4 +1,4 @@
-r"""§6.3 A tree as the sequence that the decoder writes, and back.
+r"""§6.3 Convert a tree into the token sequence that the decoder writes, and back.
 
     (S (NP (DT The) (NN dog)) (VP (VBZ barks)))
     (S (NP DT NN )NP (VP VBZ )VP )S

@@ -23,7 +23,7 @@ Fate = Literal["lives", "dies", "dropped", "finished", "too low", "left"]
 
     lives      it is kept, and at least one of its continuations is kept, too
     dies       it is kept, but none of its continuations is kept
-    dropped    it does not end in </s>, and is not among the `beam` best such candidates
+    dropped    it does not end in </s>, and is not among the `beam` best candidates without </s>
     finished   it ends in </s>, and is among the `beam` best finished hypotheses
     too low    it ends in </s>, but is not among the `beam` best finished hypotheses; with
                search.finish = "beam", also if it is not among the `beam` best candidates
@@ -33,7 +33,10 @@ Fate = Literal["lives", "dies", "dropped", "finished", "too low", "left"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of the 2 x beam best continuations of the sentence's hypotheses at one step."""
+    """One of the best continuations of the sentence's hypotheses at one step.
+
+    A step has at most 2 x beam candidates; with a beam of 1, it has one.
+    """
 
     text: str
     piece: str

@@ -1,4 +1,4 @@
-"""Word alignments by attention: which word of the source a word of the translation attends to."""
+"""Word alignments: the source word to which each word of a translation attends most."""
 
 import re
 from collections.abc import Sequence

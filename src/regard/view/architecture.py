@@ -30,7 +30,7 @@ _AROUND = 20.0
 def architecture(model: Transformer, form: str) -> bytes:
     """Figure 1 for this model, as the bytes of an "svg", "png" or "pdf" file.
 
-    Raises MissingExtra without matplotlib.
+    Raises MissingExtra if matplotlib is not installed.
     """
     with plotting() as sheet:
         drawing = Drawing(sheet, *sheet_size(model))
@@ -142,7 +142,7 @@ class _Stack:
         return added.top
 
     def _added(self, sublayer: Sublayer, box: Box) -> Box:
-        """Draw Add & Norm, Norm, only a sum, or only a line above a sub-layer's box."""
+        """Draw Add & Norm, Norm, a sum or a line above a sub-layer's box; return its rectangle."""
         if sublayer.norm_above:
             added = Box(self.x, box.top + _JOIN + _LOW / 2, _BOX, _LOW)
             return self.drawing.box(added, YELLOW, *sublayer.norm_above)

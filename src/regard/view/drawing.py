@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 FORMATS = ("svg", "png", "pdf")
 GREY = "#555d68"
-"""The colour of text that is of less importance."""
+"""The colour of less important text."""
 TITLE, DETAIL = 11.0, 8.0
 """Font sizes of titles and of other text, in points."""
 _FONTS = (
     "Noto Sans CJK KR", "Noto Sans KR", "NanumGothic", "Malgun Gothic", "Apple SD Gothic Neo",
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Hiragino Sans", "PingFang SC", "Microsoft YaHei",
 )  # fmt: skip
-"""Fonts of Linux, macOS and Windows for Korean, Japanese and Chinese, which matplotlib's lacks."""
+"""Fonts of Linux, macOS and Windows for Korean, Japanese and Chinese, whose characters are missing
+in matplotlib's own font."""
 _LINE, _LEAD = "#222222", 11.0
 _BEND, _HEAD = 6.0, 5.5
 
@@ -33,7 +34,7 @@ Point = tuple[float, float]
 def plotting() -> Iterator[type[Figure]]:
     """A context with our settings of matplotlib, to draw figures in; yields the class `Figure`.
 
-    An SVG keeps its text as text, and the same drawing gives the same bytes on a machine. Raises
+    An SVG keeps its text as text, and on one machine, the same drawing gives the same bytes. Raises
     MissingExtra if matplotlib is not installed.
     """
     try:

@@ -31,9 +31,9 @@ def attention_page(
 ) -> str:
     """An HTML page of all attention weights of a sentence; user input is escaped.
 
-    At first, the page shows this kind of attention, this layer and these heads (all if none are
-    given), with the query at position `place` pinned. Layers and heads are numbered from 0; -1 is
-    the last layer.
+    At first, the page shows attention of this `kind`, in this `layer` and these `heads` (all if
+    none are given), with the query at position `place` pinned. Layers and heads are numbered from
+    0; -1 is the last layer.
     """
     first = {
         "kind": kind,

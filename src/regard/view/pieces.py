@@ -54,7 +54,7 @@ def pieces_of_words(pieces: Sequence[str], text: str) -> Words | None:
 
 
 def _letters(text: str) -> str:
-    """The text casefolded, in NFKD and without blanks: tokenizers may change all of these."""
+    """The text casefolded, in NFKD, without blanks: tokenizers may change case, form and blanks."""
     return "".join(unicodedata.normalize("NFKD", text).casefold().split())
 
 

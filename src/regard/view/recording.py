@@ -75,7 +75,7 @@ class _Recorder:
     ) -> Tensor:
         """Compute equation (1); keys and values may come from a cache.
 
-        The unused slots of a cache are left out, and its numbers get the precision of the query.
+        Unused slots of a cache are left out; keys and values are converted to the query's dtype.
         """
         keys = mask.allowed.shape[-1]
         key, value = (x[:, :, :keys].to(query.dtype) for x in (key, value))

@@ -39,7 +39,7 @@ def _rank(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     # Equal values must have equal bits: -0 becomes 0, and every NaN becomes the same NaN.
     x = tl.where(x == 0.0, 0.0, tl.where(x != x, float("nan"), x))
     bits = x.to(tl.int32, bitcast=True)
-    # The lower a negative float is, the larger is the integer of its lower 31 bits: invert these.
+    # If a negative float is smaller, the integer in its last 31 bits is larger: invert these bits.
     ordered = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
     ordered = tl.where(index < number, ordered, taken)
     for i in range(count):

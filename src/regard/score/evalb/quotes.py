@@ -5,10 +5,10 @@ from regard.score.evalb.reading import EvalbSentence
 
 
 def put_back(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters) -> None:
-    """Put a deleted mark back into its sentence if the other sentence keeps one at that place."""
+    """Put back a mark that one sentence deletes if the other keeps a mark at the same position."""
     deleted = parameters.deleted
     for number, mark in enumerate(test.quotes):
-        place = mark.place  # as in EVALB: the place before `_insert` moves the mark
+        place = mark.place  # as in EVALB: the position before `_insert` moves the mark
         for other_number, other in enumerate(gold.quotes):
             if other.place != place or other.tag == mark.tag:
                 continue

@@ -1,4 +1,4 @@
-"""The figures of a corpus as EVALB prints them: rows of sentences, totals, two summaries."""
+"""The figures of a corpus as EVALB prints them: a row per sentence, totals, two summaries."""
 
 import math
 from dataclasses import dataclass, field
@@ -54,9 +54,9 @@ class LengthSummary:
     complete: int = 0
     """Valid sentences in which all gold brackets and all test brackets match."""
     without_crossing: int = 0
-    """Valid sentences in which no bracket crosses."""
+    """Valid sentences in which no test bracket crosses a gold bracket."""
     few_crossing: int = 0
-    """Valid sentences in which at most two brackets cross."""
+    """Valid sentences in which at most two test brackets cross a gold bracket."""
 
     def add(self, row: Row) -> None:
         """Add the figures of a sentence."""
