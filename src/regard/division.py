@@ -105,7 +105,10 @@ def by_length(
 
 
 def _cut(order: Sequence[int], sources: Sequence[Sequence[int]], slots: int) -> Iterator[list[int]]:
-    """Put sentences into batches of at most `slots` tokens; `order` has the longest first."""
+    """Divide sentences into batches of at most `slots` tokens; each batch is a list of indices.
+
+    `order` has the indices of the sentences, the longest first. Batches keep this order.
+    """
     batch: list[int] = []
     width = 0
     for i in order:

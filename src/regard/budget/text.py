@@ -103,9 +103,10 @@ class ParallelText(NamedTuple):
         return 1.0 + 0.8 * math.log10(self.vocabulary())
 
     def row_length(self) -> int:
-        """The width of rows that suits this text, in sub-words: twice its longest sampled sentence.
+        """The length of rows, in sub-words, that suits this text: twice the longest of `lengths`.
 
-        The width is rounded up to a multiple of 32, and is at least 96 and at most 256.
+        The length of the longest sentence in sub-words is estimated. The result is rounded up to a
+        multiple of 32, and is at least 96 and at most 256.
         """
         longest = max(map(max, self.lengths), default=0) / self.characters_per_token() + 1
         return int(min(max(96, -(-2 * longest // 32) * 32), 256))

@@ -1,4 +1,4 @@
-"""`regard info`: shows a model's sizes, origin and certificate."""
+"""`regard info`: shows a model's sizes, scores and origin, and how its conversion was checked."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any

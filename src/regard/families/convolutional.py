@@ -2,9 +2,9 @@
 
 Layers are convolutions with gated linear units, and every layer of the decoder also has attention.
 Residual sums are multiplied by sqrt(0.5), which keeps their variance. Embeddings begin with a
-standard deviation of 0.1. Three things differ from ConvS2S: weights are not normalised, since
-normalisation helped training without Adam; gradients of the encoder are not scaled down, since Adam
-would undo the scaling; and every layer is as wide as the embeddings.
+standard deviation of 0.1. Three things differ from ConvS2S. Weights are not normalised, because
+normalisation helped ConvS2S, which was trained without Adam. Gradients of the encoder are not
+scaled down, because Adam would undo the scaling. Every layer is as wide as the embeddings.
 """
 
 from __future__ import annotations

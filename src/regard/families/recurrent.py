@@ -67,7 +67,7 @@ class BothDirections(nn.Module):
     def forward(
         self, x: Float[Tensor, "rows length width"], turned: Int[Tensor, "rows length"]
     ) -> Float[Tensor, "rows length both"]:
-        """Both LSTMs' outputs, side by side; `turned` has the positions that `reversal` gives."""
+        """The outputs of both LSTMs, side by side; `turned` is the result of `reversal`."""
         index = turned.unsqueeze(-1).expand_as(x)
         back = self.backwards(x.gather(1, index)).gather(1, index)
         return torch.cat([self.forwards(x), back], dim=-1)

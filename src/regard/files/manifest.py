@@ -29,9 +29,9 @@ MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL}
 
 
 def write_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:
-    """Make a sealed directory of the files that `fill` writes; its manifest includes `about`.
+    """Make a sealed directory: the files that `fill` writes, and a manifest that includes `about`.
 
-    Raises RegardError if it cannot be written; then no directory is made.
+    Raises RegardError if the directory cannot be written; then no directory is made.
     """
     with refusing_write_errors(path), new_directory(path) as folder:
         _fill(folder, fill, about)

@@ -112,7 +112,10 @@ def tried_row(name: str, recipe: Recipe, first: int) -> TriedRow:
 
 
 def train_chosen(row: TriedRow, out: Path, seed: int) -> Measured | None:
-    """Train the best recipe of a row with a later seed; None until all recipes are tried."""
+    """Train the best recipe of a row with a seed that is not the first.
+
+    Returns None if not all recipes have been trained with the first seed.
+    """
     best = row.best_run_in(out, row.first)
     if best is None:
         return None

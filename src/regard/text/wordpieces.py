@@ -152,7 +152,10 @@ def _most_frequent(words: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 class _Pairs:
-    """Numbered pairs of neighbours: how often and where each occurs, and the gain of joining it."""
+    """All pairs of neighbouring pieces; each pair has a number.
+
+    The class stores how often and where each pair occurs, and the gain of joining the pair.
+    """
 
     def __init__(
         self, pieces: int, text: DividedText, gain: Callable[[Counts], NDArray[np.float64]]

@@ -53,10 +53,10 @@ def numbered(stack: str, layers: Sequence[nn.Module]) -> str:
 
 
 def sublayers(stack: str, layers: Sequence[nn.Module], causal: bool) -> Iterator[Sublayer]:
-    """Each sub-layer of a layer, from the bottom up.
+    """Each sub-layer of a layer, from the bottom up, with its boxes in Figure 1.
 
-    A box gives the sizes of a module in one layer; the first line of the box names the module in
-    all layers. `causal` says whether the decoder's self-attention is masked; it is ignored for the
+    A box gives the sizes in one layer; its first line names the sub-layer in all `layers`, such as
+    encoder.0…5.self_attention. `causal` says whether the decoder's self-attention is masked; it is ignored for the
     encoder. Raises TypeError for a module that Figure 1 does not have.
     """
     which = numbered(stack, layers)

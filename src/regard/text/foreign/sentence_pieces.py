@@ -258,7 +258,7 @@ def _restricted(content: bytes, allowed: Container[str]) -> bytes:
 
 
 def _vocabulary_name(files: Mapping[str, Original], side: str) -> str:
-    """The file that gives the pieces of a side their ids."""
+    """The name of the file that has the ids of the pieces of one side (source or target)."""
     asked = ("target_vocab.json", "vocab.json") if side == "target" else ("vocab.json",)
     return next((name for name in asked if name in files), "source.spm")
 
