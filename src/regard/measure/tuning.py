@@ -102,9 +102,9 @@ def _alpha(tried: Sequence[Tried], own: float) -> float:
 
     The BLEU of each alpha is averaged with that of the next smaller and the next larger one, which
     count half as much. This avoids an alpha whose neighbour has a very low BLEU: on another text,
-    BLEU may already be low at this alpha. The smallest and the largest alpha are not chosen if their
-    only neighbour has a higher BLEU: beyond them, BLEU was not measured and may be still lower. Of
-    several alphas with the highest mean, the one nearest to `own` is chosen.
+    BLEU may already be low at this alpha. The smallest and the largest alpha are not chosen if
+    their only neighbour has a higher BLEU: beyond them, BLEU was not measured and may be still
+    lower. Of several alphas with the highest mean, the one nearest to `own` is chosen.
     """
     ordered = sorted(tried, key=lambda one: one.alpha)
 

@@ -56,8 +56,8 @@ def sublayers(stack: str, layers: Sequence[nn.Module], causal: bool) -> Iterator
     """Each sub-layer of a layer, from the bottom up, with its boxes in Figure 1.
 
     A box gives the sizes in one layer; its first line names the sub-layer in all `layers`, such as
-    encoder.0…5.self_attention. `causal` says whether the decoder's self-attention is masked; it is ignored for the
-    encoder. Raises TypeError for a module that Figure 1 does not have.
+    encoder.0…5.self_attention. `causal` says whether the decoder's self-attention is masked; it is
+    ignored for the encoder. Raises TypeError for a module that Figure 1 does not have.
     """
     which = numbered(stack, layers)
     modules = list(layers[0].named_children())
