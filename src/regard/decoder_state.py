@@ -63,7 +63,7 @@ class DecoderState:
     def grown(
         self, places: Int[Tensor, "sentences beams"]
     ) -> tuple[Bool[Tensor, "sentences beams more"], Int[Tensor, "sentences more"] | None]:
-        """`ancestry` and `when`, as they are after a step that writes to the slots `places`."""
+        """The fields `ancestry` and `when` after a step that writes to the slots `places`."""
         more, now = (places.shape[1], self.length) if self.now is None else (0, self.now)
         ancestry = F.pad(self.ancestry, (0, more)).scatter_(2, places.unsqueeze(2), True)
         if self.when is None:

@@ -126,7 +126,7 @@ class Hypotheses(NamedTuple):
     def read(self, eos: int) -> list[list[Hypothesis]]:
         """Copy the hypotheses of each sentence to the host, without empty places.
 
-        `eos` is the number of </s>. Raises ModelError if a log p is NaN.
+        `eos` is the id of </s>. Raises ModelError if a log p is NaN.
         """
         numbers = torch.stack([self.log_p, self.score]).cpu()
         if numbers[0].isnan().any():

@@ -64,6 +64,17 @@ def test_without_blanks_characters_are_the_words(tokenizer: BleuTokenizer) -> No
     assert bleu(given, references, tokenizer) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("line", "words"), [("今天天气很好", 7), ("今日はとても良い天気です", 9)])
+def test_ter_of_text_without_blanks_is_not_of_lines(line: str, words: int) -> None:
+    given, references = [line], [[line + "。"]]
+    scores = score_translations(given, references, "char")
+    assert scores.ter == pytest.approx(100 / words)
+    assert "|norm:yes|punct:yes|asian:yes|" in scores.signatures["ter"]
+    [figure], signature = compare_translations([given], references, "char")["ter"]
+    assert figure.score == scores.ter
+    assert "|norm:yes|punct:yes|asian:yes|" in signature
+
+
 def test_a_tokenizer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object, **__: object) -> None:
         raise RuntimeError("Please install the following package: mecab-ko")
@@ -210,7 +221,7 @@ def test_text_without_blanks_is_asked_for_another_tokenizer(tmp_path: Path) -> N
     assert refused(*argv, "--tokenizer", "jp").startswith("--tokenizer jp: it is 13a, intl, zh, ")
 
 
-@pytest.mark.parametrize("seed", ["", "x", "-1", "1.5"])
+@pytest.mark.parametrize("seed", ["", "x", "-1", "0", "1.5"])
 def test_a_seed_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, seed: str) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", seed)
     with pytest.raises(DataError, match=f"SACREBLEU_SEED is '{seed}' in the environment: set"):

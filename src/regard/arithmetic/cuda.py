@@ -125,8 +125,8 @@ class Cuda(Fused):
     decode batches.
     """
 
-    window = 16_384  # about ten batches, so that each stream has a batch most of the time
-    batch_tokens = 16_384  # many, because even a small step takes some milliseconds to launch
+    window = 16_384  # sentences for several batches: each stream has a batch most of the time
+    batch_tokens = 16_384  # many tokens, because even a small step takes milliseconds to launch
     side_by_side = False
     chunk = 8192
     """The loss computes the logits of at most this many tokens together, to use all of a GPU."""

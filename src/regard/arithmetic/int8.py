@@ -89,7 +89,7 @@ def round_rows(
     """
     matrix = x.detach().reshape(-1, x.shape[-1]).to(torch.float32, copy=True)
     matrix = matrix if factors is None else matrix.mul_(factors)
-    scale = matrix.abs().amax(1) * (1 / 127) + 1e-30  # not 0 for a row of zeros
+    scale = matrix.abs().amax(1) * (1 / 127) + 1e-30  # the scale of a row of zeros must not be 0
     return Rounded(matrix.mul_((1 / scale)[:, None]).round_().to(torch.int8), scale)
 
 

@@ -140,9 +140,10 @@ class LaidOut(Products):
 
 
 class Joined(CublasProducts):
-    """Linear layers on a GPU, whose weights no longer change.
+    """The linear layers of a model on a GPU after training, whose weights no longer change.
 
-    Weights that are multiplied with the same states are joined once, and not at each product.
+    Layers with the same input, such as W_q, W_k and W_v, are computed as one product. Their weights
+    are joined into one matrix here, so that no product has to join them again.
     """
 
     def __init__(self, model: Any):

@@ -269,9 +269,10 @@ def weights_of(recipe: Recipe) -> int:
 
 
 def worth(tokens: float, different: float, repeats: float) -> float:
-    """How many tokens of new text teach as much as `tokens` from a text of `different` tokens.
+    """How many tokens of new text teach as much as repeated text.
 
-    This number is E of the first formula in this module's docstring, and `repeats` is its r.
+    A text of `different` tokens (U in the module's first formula) is repeated until the model has
+    learned from `tokens` tokens (T). `repeats` is r, and the result is E.
     """
     again = max(0.0, tokens / different - 1)
     return min(tokens, different) + different * repeats * (1 - math.exp(-again / repeats))
@@ -282,8 +283,9 @@ def expected_loss(
 ) -> float:
     """The loss by the second formula in this module's docstring, in nats per target character.
 
-    The model learns from `tokens` target tokens, out of a text that has `different` target tokens.
-    `rule` has the constants; by default, they are read from rule.toml.
+    A text of `different` target tokens (U in the docstring) is repeated until the model has learned
+    from `tokens` target tokens (T). `rule` has the constants; by default, they are read from
+    rule.toml.
     """
     rule = rule or rule_of_times()["loss"]
     effective = worth(tokens, different, rule["repeats"])

@@ -63,7 +63,10 @@ def of_ratio(ratio: int) -> dict[str, Any]:
 
 
 def _one_head(d_k: int, score: str) -> dict[str, Any]:
-    """Fields for one head of width d_k; sentences are short, as additive attention costs much."""
+    """The fields of a recipe with one head of width d_k, for short sentences.
+
+    Additive attention costs much with long sentences, so all scores are compared on short ones.
+    """
     text = {
         "max_length": SHORT_PIECES,
         "row_length": SHORT_PIECES,

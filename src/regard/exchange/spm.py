@@ -5,9 +5,9 @@ piece of the SentencePiece model, and the order of the merges gives its score. A
 piece is written as byte pieces, such as <0xE2>.
 
 SentencePiece cannot express two things. First, an entry of ours may end within a character. Second,
-only one pair of parts is merged into an entry of ours, while SentencePiece merges every pair that
-spells the piece. The cuts rarely differ for these reasons, but each model is tested on text before
-use.
+our merges make an entry from only one pair of parts, while SentencePiece makes a piece from every
+pair that spells it. For these two reasons, the cuts of SentencePiece may differ from ours. They
+rarely do, but each model is tested on text before use.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _claimed(place: Path) -> Iterator[Path]:
 
 
 def _clear_leftovers(place: Path) -> None:
-    """Remove what killed writers of `place` left beside it.
+    """Remove the files and folders that killed writers of `place` left beside it.
 
     If there is no `place`, the earlier directory gets its name back.
     """

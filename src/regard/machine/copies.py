@@ -86,7 +86,7 @@ class Copies(Generic[_Task, _Result]):
         def ask(copy: Connection) -> None:
             if (number := next(left, None)) is not None:
                 busy.add(copy)
-                with suppress(OSError):  # if the copy has ended, `_receive` reports it
+                with suppress(OSError):  # `_receive` reports a copy (process) that has ended
                     copy.send(number)
 
         for copy in self._pids:

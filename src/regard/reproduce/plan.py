@@ -24,7 +24,7 @@ _CHECKPOINT, _MODEL = 12, 4
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """A row that is to be trained, and what each of its trainings takes."""
+    """A row that is to be trained; the computing, time and disk that one training takes."""
 
     name: str
     trainings: int

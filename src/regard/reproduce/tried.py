@@ -38,10 +38,11 @@ class TriedRow:
 
     @property
     def recipes(self) -> dict[str, Recipe]:
-        """The recipe of each run by name.
+        """The recipe of each run by name; for the run `chosen_run`, a substitute.
 
-        The run `chosen_run` has the best recipe, which is not known before all are tried. The first
-        recipe is given in its place: all have the same size and the same number of steps.
+        The run `chosen_run` trains the best recipe, which is known only after all recipes are
+        tried. Its substitute is the first recipe: all tried recipes have the same size and number
+        of steps, so a plan of the run or its progress is the same.
         """
         chosen = {self.chosen_run: self.recipe} if len(self.tried) > 1 else {}
         return {**self.tried, **chosen}

@@ -86,9 +86,9 @@ def refuse_less_time(
 ) -> None:
     """Raise TrainingError if the recipe's new time is less than what the run has taken already.
 
-    The run was begun with the recipe `earlier` and has taken `seconds`; `ended` is the value that
-    `training.minutes` had when this time was over, or 0 before that. The newest checkpoint tells
-    both numbers. An unchanged or unlimited time is never refused.
+    The run was begun with the recipe `earlier`. The newest checkpoint tells two numbers: the run
+    has taken `seconds` so far; `ended` is the time limit (`training.minutes`) that the run has
+    reached, or 0 if it has reached none. An unchanged or unlimited time is never refused.
     """
     minutes = recipe.training.minutes
     if minutes == 0 or minutes == earlier.training.minutes:

@@ -19,6 +19,7 @@ from sacrebleu.significance import PairedTest, Result
 
 from regard.errors import DataError, MissingExtra
 from regard.recipe import BleuTokenizer
+from regard.text.scripts import script_of
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def score_translations(
     lengths differ or there is nothing to score, and MissingExtra if the tokenizer is not installed.
     """
     _refuse_misaligned(hypotheses, references)
-    metrics = _metrics(tokenizer)
+    metrics = _metrics(tokenizer, references)
     values = {
         name: float(metric.corpus_score(hypotheses, references).score)
         for name, metric in metrics.items()
@@ -83,7 +84,7 @@ def compare_translations(
     SACREBLEU_SEED is in the environment. Raises the same errors as `score_translations`, and
     DataError for a SACREBLEU_SEED that is no seed.
     """
-    metrics = _metrics(tokenizer)
+    metrics = _metrics(tokenizer, references)
     return {name: compare_by(metric, systems, references) for name, metric in metrics.items()}
 
 
@@ -136,12 +137,12 @@ class _Sampled:
 def _refuse_unusable_seed() -> None:
     seed = os.environ.get("SACREBLEU_SEED", "none")
     try:
-        usable = seed.lower() == "none" or int(seed) >= 0
+        usable = seed.lower() == "none" or int(seed) >= 1  # sacreBLEU takes 0 for none
     except ValueError:
         usable = False
     if not usable:
         raise DataError(
-            f"SACREBLEU_SEED is {seed!r} in the environment: set a whole number from 0, or none"
+            f"SACREBLEU_SEED is {seed!r} in the environment: set a whole number from 1, or none"
         )
 
 
@@ -168,8 +169,17 @@ def refuse_missing(tokenizer: BleuTokenizer) -> None:
     bleu_metric(tokenizer)
 
 
-def _metrics(tokenizer: BleuTokenizer) -> dict[str, Metric]:
-    return {"bleu": bleu_metric(tokenizer), "chrf": CHRF(), "ter": TER()}
+def _metrics(tokenizer: BleuTokenizer, references: Sequence[Sequence[str]]) -> dict[str, Metric]:
+    return {"bleu": bleu_metric(tokenizer), "chrf": CHRF(), "ter": ter_metric(references)}
+
+
+def ter_metric(references: Sequence[Sequence[str]]) -> TER:
+    """SacreBLEU's TER, which divides Chinese and Japanese as its `asian_support` does.
+
+    Without it, a line of text without blanks would be one word. The first reference decides.
+    """
+    unspaced = bool(references) and script_of(references[0]) in ("Chinese", "Japanese")
+    return TER(normalized=unspaced, asian_support=unspaced)
 
 
 def bleu_metric(tokenizer: BleuTokenizer, *, force: bool = False) -> BLEU:

@@ -12,10 +12,9 @@ from typing import Literal, get_args
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.ter import TER
 
 from regard.recipe import BleuTokenizer
-from regard.score.bleu import Figure, bleu_metric, compare_by
+from regard.score.bleu import Figure, bleu_metric, compare_by, ter_metric
 from regard.score.moses import normalise, split_compounds, tokenise
 
 Step = Literal["normalise", "tokenise", "split"]
@@ -112,7 +111,7 @@ def report_translations(
         "bleu_intl": BLEU(tokenize="intl", force=True),
         "bleu_paper": MultiBleu(language, steps),
         "chrf2": CHRF(),
-        "ter": TER(),
+        "ter": ter_metric(references),
     }
     meanings = {**_MEANINGS, "bleu_paper": _meaning(steps)}
     meanings |= {key: _OWN.format(name) for key, name in own.items()}
