@@ -57,6 +57,22 @@ def test_words_that_are_formulas_or_have_no_glyph() -> None:
     assert figure(odd, 3, "png", "encoder", 0, [0], 0).startswith(b"\x89PNG")
 
 
+def test_long_korean_words_are_inside_the_figure() -> None:
+    def inches_below(word: str) -> float:
+        """From where the keys begin to the lower edge."""
+        texts = (word, "b", "c", "d", "</s>")
+        one = a_look(5, 2, 3).__class__(**{**vars(LOOK), "source": texts})
+        text = figure(one, 3, "svg", "encoder", 0, [0], 0).decode()
+        height = float(re.findall(r'viewBox="0 0 [\d.]+ ([\d.]+)"', text)[0])
+        return (height - min(above(text, key) for key in ("b", "c", "d"))) / 72
+
+    def above(text: str, key: str) -> float:
+        """The points between the upper edge and the lower of the two words `key`."""
+        return max(float(y) for y in re.findall(rf"translate\([\d.]+ ([\d.]+)\)[^>]*>{key}<", text))
+
+    assert inches_below("가" * 20) - inches_below("a") > 19 * 9 / 72 * 0.95
+
+
 def test_a_weight_that_rounding_made_larger_than_1() -> None:
     look = a_look(2, 1, 1)
     look.weights["cross"][:] = np.nextafter(np.float32(1), np.float32(2))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from rich.cells import cell_len
 
 from regard.encoder_decoder import AttentionKind
 from regard.view.colours import head_colours
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 Number = Literal[3, 4, 5]
 _WORD = 0.3
 """Inches from the middle of a word to the middle of the next word."""
-_LETTER = 0.085
-"""Inches for each letter of a word, as words are written vertically."""
+_LETTER, _COLUMN = 0.085, 0.065
+"""A word is written vertically. It gets _LETTER inches for each character, or _COLUMN inches for
+each column that it takes in a terminal, whichever is more: a Korean syllable takes two columns."""
 FAINT = 0.01
 """Weights below this are not drawn."""
 
@@ -57,13 +59,14 @@ def figure(
     if number < 5:
         panels = [*panels[: number - 3], (heads, word)]
     queries, keys = look.queries(kind), look.keys(kind)
-    longest = _LETTER * (max(map(len, queries)) + max(map(len, keys)))
-    width, height = _WORD * (max(len(queries), len(keys)) + 1), 1.6 + longest
+    below = max(map(_length, keys))
+    width, height = _WORD * (max(len(queries), len(keys)) + 1), 1.6 + below
+    height += max(map(_length, queries))
     with plotting() as sheet:
         drawn = sheet(figsize=(max(3.0, width), (height + 0.4) * len(panels)))
         share = 1 / len(panels)
         for place, (some, only) in enumerate(panels):
-            bottom = 1 - (place + 1) * share + share * _LETTER * max(map(len, keys)) / height
+            bottom = 1 - (place + 1) * share + share * below / height
             axes = drawn.add_axes((0.0, bottom, 1.0, share * 1.35 / (height + 0.4)))
             _panel(axes, look, kind, layer, some, only)
             title = f"{ATTENTION_NAMES[kind]}, layer {layer + 1}, "
@@ -71,6 +74,10 @@ def figure(
             title += ", ".join(str(head + 1) for head in some)
             drawn.text(0.02, 1 - place * share - 0.01, title, va="top", color=GREY)
         return saved(drawn, form)
+
+
+def _length(word: str) -> float:
+    return max(_LETTER * len(word), _COLUMN * cell_len(word))
 
 
 def _panel(
