@@ -60,7 +60,19 @@ def test_a_language_of_a_region_is_told_by_the_language() -> None:
     assert european.confidence == brazilian.confidence > english.confidence
 
 
-def test_languages_unknown_to_the_detector_are_guessed_at_only_if_there_is_no_other() -> None:
+def test_a_text_in_no_language_that_is_known_is_in_the_one_that_is_not() -> None:
     ranked = Detector(["tlh", "qya"]).rank("nuqneH")
     assert [(guess.language, guess.confidence) for guess in ranked] == [("tlh", 0.0), ("qya", 0.0)]
-    assert [guess.language for guess in Detector(["tlh", "en"]).rank("nuqneH")] == ["en"]
+    detector = Detector(["en", "yi"])
+    assert "yi" not in detector._all.labels
+    assert [guess.language for guess in detector.rank("דער הונט שלאָפֿט אין דער גאַס")] == ["yi", "en"]
+    english, yiddish = detector.rank("The dog sleeps in the street.")
+    assert (english.language, english.confidence, yiddish.confidence) == ("en", 100, 0)
+
+
+@pytest.mark.parametrize("code", ["nb", "no", "nb-NO"])
+def test_a_language_known_by_another_code_is_told(code: str) -> None:
+    ski = "Jeg liker å gå på ski i fjellet om vinteren, og det gjør mine venner også."
+    first, second = Detector(["en", code]).rank(ski)
+    assert (first.language, second.language) == (code, "en")
+    assert first.confidence > 90

@@ -86,6 +86,10 @@ class Guess(BaseModel):
     language: str
 
 
+_LABELS = {"nb": "no", "fil": "tl", "iw": "he", "in": "id", "ji": "yi", "cmn": "zh"}
+"""py3langid's labels of languages that it knows by another code."""
+
+
 @cache
 def _identifier() -> Any:
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
@@ -94,28 +98,37 @@ def _identifier() -> Any:
 class Detector:
     """Detects which of the given languages a text is in.
 
-    Languages that py3langid does not know are left out. If py3langid knows none of the languages,
-    `rank` returns all of them.
+    py3langid does not know all languages. Where one of the given languages is unknown to it, a text
+    is taken for this language if py3langid, asked for the most probable of all languages that it
+    knows, finds one that is not given.
     """
 
     def __init__(self, languages: Sequence[str]):
-        self._identifier = copy(_identifier())
-        self._codes: dict[str, list[str]] = {}  # the given codes, by `base(code)`
+        self._all, self._given = _identifier(), copy(_identifier())
+        self._codes: dict[str, list[str]] = {}  # the given codes, by py3langid's label
         for code in languages:
-            self._codes.setdefault(base(code), []).append(code)
-        self._known = sorted(self._codes.keys() & set(self._identifier.labels))
-        self._identifier.set_languages(self._known or None)
+            label = _LABELS.get(base(code), base(code))
+            self._codes.setdefault(label, []).append(code)
+        known = set(self._all.labels)
+        self._known = [label for label in self._codes if label in known]
+        self._unknown = [label for label in self._codes if label not in known]
+        self._given.set_languages(self._known or None)
 
     def rank(self, text: str) -> list[Guess]:
         """The languages, the most probable one first.
 
-        All have confidence 0 if py3langid knows none of them. Languages that differ only in region
-        or script, such as pt-BR and pt-PT, get the same confidence.
+        All have confidence 0 if the text is taken for a language that py3langid does not know;
+        otherwise such languages come last. Languages that differ only in region or script, such as
+        pt-BR and pt-PT, get the same confidence.
         """
-        unknown = [(language, 0.0) for language in self._codes]
-        ranked = self._identifier.rank(text[:LOOKED_AT]) if self._known else unknown
+        begin = text[:LOOKED_AT]
+        unknown = [(label, 0.0) for label in self._unknown]
+        if unknown and self._all.classify(begin)[0] not in self._known:
+            ranked = [*unknown, *((label, 0.0) for label in self._known)]
+        else:
+            ranked = [*self._given.rank(begin), *unknown]
         return [
             Guess(confidence=round(100 * share, 1), language=code)
-            for language, share in ranked
-            for code in self._codes[language]
+            for label, share in ranked
+            for code in self._codes[label]
         ]
