@@ -232,7 +232,7 @@ def _saving_at_a_signal(patient: bool) -> "Iterator[Interrupt]":
     """
     from regard.machine.interrupt import Interrupt, Interrupted, interruptible
 
-    if current_thread() is not main_thread():  # no other thread receives signals
+    if current_thread() is not main_thread():  # only the main thread receives signals
         yield Interrupt()
         return
     try:

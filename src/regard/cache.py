@@ -24,7 +24,8 @@ class Cache:
         multiple: int = 1,
     ):
         self.slots, self._multiple, self._roomy = keys.shape[2], multiple, False
-        # Matrix products need contiguous tensors. Without these copies, each step would copy again.
+        # Matrix products need contiguous tensors. If the tensors were not made contiguous here,
+        # each step would copy them again.
         self.keys = padded(keys, self.slots, multiple).contiguous()
         self.values = padded(values, self.slots, multiple).contiguous()
 
@@ -42,8 +43,8 @@ class Cache:
         """
         if not self._roomy:
             self.slots += keys.shape[2]
-            # Capacity grows in small steps: if it were much larger than the used slots, each matrix
-            # product would copy the part of the tensor that holds these slots.
+            # Capacity grows in small steps: if it were much larger than the number of used slots,
+            # each matrix product would copy the part of the tensor that holds these slots.
             self.keys = padded(self.keys, self.slots, self._multiple)
             self.values = padded(self.values, self.slots, self._multiple)
         if places is not None:
@@ -94,6 +95,10 @@ class Cache:
 def padded(
     x: Float[Tensor, "rows heads keys d"], keys: int, multiple: int
 ) -> Float[Tensor, "rows heads more d"]:
-    """Pad x with zeros to `keys` keys (or values), rounded up to a multiple of `multiple`."""
+    """Pad x with zeros until it has `keys` keys (or values).
+
+    If `keys` is not a multiple of `multiple`, it is first rounded up to one. An x that already has
+    so many keys is returned as it is.
+    """
     keys += -keys % multiple
     return F.pad(x, (0, 0, 0, keys - x.shape[2])) if keys > x.shape[2] else x

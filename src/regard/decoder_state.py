@@ -36,8 +36,8 @@ class DecoderState:
     filled: Int[Tensor, " sentences"]
     """The number of slots that a sentence uses; its other slots are not attended to."""
     uniform: bool
-    """Whether all sentences surely use equally many slots. True until the first compaction or call
-    of `with_room`."""
+    """Whether all sentences are known to use equally many slots. It is True until the first
+    compaction or call of `with_room`."""
     length: int
     """The number of tokens decoded so far, <s> included. After `with_room`, it includes the tokens
     of all steps that there is room for."""

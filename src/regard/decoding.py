@@ -81,17 +81,18 @@ class Decoding:
 
     def __init__(self, model: Searchable, recipe: SearchRecipe, exact: bool | None):
         self.model, self.recipe, self.exact = model, recipe, exact
-        self.may_be_copied = True  # a server sets False: its sockets would stay open in a fork
+        self.may_be_copied = True  # a server sets it to False: a fork would keep its sockets
         # The result of `batches_agree` for each pair of a beam and a number of threads.
         self._tried: dict[tuple[int, int], bool] = {}
-        self._tokens = 0  # source tokens that were decoded so far
-        self._few_rows: list[FewRows] | None = None  # one for each member; None at first
+        self._tokens = 0  # the number of source tokens decoded so far
+        self._few_rows: list[FewRows] | None = None  # one `FewRows` for each member
 
     @property
     def one_by_one(self) -> bool:
         """Whether each batch has only one sentence.
 
-        This is so if `exact` is True and a sentence's results may depend on the others in a batch.
+        This is so if `exact` is True and a sentence's results may depend on the other sentences
+        of a batch.
         """
         if not self.exact:
             return False
@@ -104,7 +105,7 @@ class Decoding:
         return not self._tried[beam, threads]
 
     def window_of(self, wanted: int | None) -> int:
-        """The number of sentences to read and decode together: `wanted`, or what suits the device.
+        """The number of sentences to decode together: `wanted` or, if None, what suits the device.
 
         Raises ValueError for a number below 1.
         """
@@ -154,7 +155,10 @@ class Decoding:
             self._few_rows = [] if None in made else made
 
     def _few(self, sources: Sequence[Sequence[int]]) -> tuple[list[FewRows], list[list[int]]]:
-        """The `FewRows` of all members, and batches for them; [], [] if the modules are faster."""
+        """The `FewRows` of all members, and batches for them.
+
+        The first list is empty if the members' own modules decode the text.
+        """
         limits = self.model.by.few_rows_limits
         if not limits:
             return [], []
@@ -189,7 +193,10 @@ class Decoding:
         return self.model.by.side_by_side and not computes_beside(self.model.device)
 
     def _most_tokens(self) -> int:
-        """The most source tokens of a batch; the members of an ensemble share a GPU's memory."""
+        """The largest number of source tokens in a batch.
+
+        On a GPU, it is divided by the number of members of an ensemble, which share the memory.
+        """
         by = self.model.by
         return by.batch_tokens // len(self.model.members) if by.streams else by.batch_tokens
 
@@ -210,7 +217,7 @@ class Decoding:
         return by_length(sources, most * 4 // max(4, self.recipe.beam), workers, least)
 
     def _make_tables(self, sources: Sequence[Sequence[int]]) -> None:
-        """Make the tables of positions now, so that no stream waits until another makes them."""
+        """Make the tables of positions now, so that no stream waits for another to make them."""
         longest = max(map(len, sources), default=0) + WIDTH + self.recipe.max_extra
         for member in self.model.members:
             member.make_tables(longest + member.by.granule.steps)

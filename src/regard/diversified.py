@@ -137,7 +137,7 @@ def _reverse(start: Start, its: _Places, share: float) -> Start:
 
 
 def _last(start: Start, its: _Places, whole: float, teaching: float) -> Start:
-    """The start of the model itself, with the tokenizer of the forward model.
+    """The start of the run in OUT, whose model uses the tokenizer of the forward model.
 
     `whole` is the time of all three models, in minutes, and `teaching` the time of the other two.
     If `whole` is 0, the time is not limited.

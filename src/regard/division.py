@@ -27,8 +27,8 @@ tokens."""
 WORKERS = 4
 """On a CPU, threads decode at most this many batches at the same time."""
 COPY_BYTES = 2**30
-"""Free memory, in bytes, that must be there for each copy; a copy with the paper's base model takes
-0.4 to 0.7 GB."""
+"""The free memory, in bytes, that each copy of this process needs. A copy with the paper's base
+model takes 0.4 to 0.7 GB."""
 
 Found = list[list[Hypothesis]]
 """The hypotheses of each sentence, the best first."""
@@ -39,7 +39,7 @@ class Division(NamedTuple):
 
     batches: list[list[int]]
     few: list[FewRows]
-    """One `FewRows` for each member, if they are faster than the members' modules; else []."""
+    """One `FewRows` for each model that decodes; [] if the models' own modules decode."""
     loops: bool
     """Whether equations are computed by compiled loops (`arithmetic.one_core`)."""
     copies: int
@@ -100,7 +100,7 @@ def by_length(
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
     even = min(slots, max(least, total // batches))
     while len(found := list(_cut(order, sources, even))) > batches and even < slots:
-        even = min(slots, even * 21 // 20 + 1)  # more room for padding
+        even = min(slots, even * 21 // 20 + 1)  # batches get more room for padding
     return found
 
 

@@ -1,4 +1,4 @@
-"""The interface of a model: an encoder and a decoder, for training, search and everything else.
+"""The interface of every model, which has an encoder and a decoder.
 
 The paper's Transformer has this interface (`regard.transformer`), and so have the models that it is
 compared with (`regard.families`). In the paper's recipes, one matrix embeds all tokens and computes

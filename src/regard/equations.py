@@ -70,7 +70,7 @@ class Learned(NamedTuple):
 
 
 class FewRowsLimits(NamedTuple):
-    """Limits of the batches that loops over all layers decode faster than a model's modules."""
+    """Limits of the batches that compiled loops decode faster than a model's modules do."""
 
     tokens: int
     """Batches are made smaller, to give more cores some work, down to this many source tokens."""

@@ -70,7 +70,7 @@ class Hypotheses(NamedTuple):
 
     @staticmethod
     def filled(sentences: int, token: int, log_p: Float[Tensor, " places"]) -> Hypotheses:
-        """Hypotheses of one token, the same in each sentence; `log_p` is also their score."""
+        """Hypotheses whose only token is `token`; in each sentence, `log_p` is also their score."""
         rows = torch.arange(sentences, device=log_p.device).unsqueeze(1).repeat(1, len(log_p))
         tokens = rows.new_full((*rows.shape, 1), token)
         return Hypotheses(tokens, rows, log_p.repeat(sentences, 1), log_p.repeat(sentences, 1))
@@ -174,7 +174,7 @@ def choose_best(
 ) -> Chosen:
     """Choose the candidates that stay alive, and the best of all hypotheses that have finished.
 
-    `candidates` are the continuations of a step, best first, whose last token has the index
+    `candidates` are the continuations of a step, best first; the index of their last token is
     `length`. A sentence goes on if `length` is below its maximum length and a live hypothesis
     may yet become one of its best finished hypotheses. `rank` is `ranking`, or computes the same.
     """

@@ -163,7 +163,8 @@ class TrainingFiles:
     ) -> Report:
         """Write prepared data to `out`; raises the errors of `prepare_trees` or `prepare_text`."""
         if self.trees:
-            from regard.data.treebank import prepare_trees  # slow to load, and not used for text
+            # `treebank` loads slowly, and text does not need it.
+            from regard.data.treebank import prepare_trees
 
             return prepare_trees(
                 self.trees,

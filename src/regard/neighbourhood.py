@@ -66,7 +66,7 @@ def neighbourhood_mask(
     windows = 2 if causal else 3
     places = torch.arange(windows * width, device=segments.device)
     near = _near(places[width : 2 * width], places, reach, causal)
-    # Padding outside the row gets segments that match no segment: -1 for queries, -2 for keys.
+    # Positions outside the row get segment numbers that equal no other: -1 as query, -2 as key.
     each = segments[:, None, :, None]
     queries = _blocks(each, width, -1)[:, 0, :, 0]
     keys = _windows(each, width, windows, -2)[:, 0, :, 0]

@@ -90,8 +90,8 @@ recipe takes dropouts of 0.2, 16,000 warm-up steps, sentences of up to 512 piece
 from the authors' released code. In that code, a factor of 0.1 gives the learning rate of equation
 (3), as for the base model, and the parser's factor, 0.05, gives half of it. In an earlier file of
 the authors, the parser's factor is 0.5, five times equation (3); we guess that the later factor
-corrects the earlier one. The authors' code has 6 layers,
-and a separate matrix before the softmax; this recipe, like the paper, has 4 layers and one matrix.
+corrects the earlier one. The authors' code has 6 layers, and a separate matrix before the softmax;
+this recipe, like the paper, has 4 layers and one matrix.
 """
 
 WSJ_SEMI = WSJ.but(dropout=0.1, attention_dropout=0.1, warmup_steps=4000, vocabulary=32_000)

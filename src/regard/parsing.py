@@ -206,7 +206,7 @@ def treebank_words() -> Split:
 
 
 def in_treebank(tree: Tree) -> Tree:
-    """The tree inside an outer, unlabelled bracket, as in treebanks: ( (S ...))."""
+    """Put an outer, unlabelled bracket around a tree, as in treebanks: ( (S ...))."""
     return Tree("", (tree,))
 
 

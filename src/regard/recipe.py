@@ -187,7 +187,7 @@ class Recipe(Section):
                 _check_field(section, key)
             if section == "model":
                 for follower in {f for key in fields for f in _FOLLOW.get(key, ())}:
-                    del whole[section][follower]  # derived again, unless it is given
+                    del whole[section][follower]  # this field is derived again, unless it is given
             whole[section] = whole[section] | dict(fields)
         if _names_a_family(changes):
             whole["data"] |= {"layout": "grouped"}
@@ -240,7 +240,7 @@ class Recipe(Section):
             return (bases or {})[name].merged(table)
         except RecursionError:
             raise RecipeError(f"{where}: nested too deep: a recipe is sections of keys") from None
-        except (ValueError, RecipeError) as error:  # TOMLDecodeError, or an int that is too long
+        except (ValueError, RecipeError) as error:  # ValueError: wrong TOML, or an int too long
             raise RecipeError(f"{where}: {error}") from None
 
     @classmethod

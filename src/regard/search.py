@@ -296,7 +296,7 @@ class Rules:
         last = last.masked_fill(live.log_p == -torch.inf, self.pad)
         logits, state = self.model.step(last.flatten(), beams.state.select(live.rows))
         candidates = self.continuations(live, logits, length)
-        del logits  # the next lines can use their memory
+        del logits  # the next lines can use the memory of the logits
         alive, finished, going = self.by.choose(
             candidates, beams.finished, beams.max_lengths, length, self.choosing
         )

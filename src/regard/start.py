@@ -274,7 +274,7 @@ def _for_the_time(
     """The recipe expected to be best in the run's time; `made` are the prepared data's settings."""
     its = (one for one in start.assignments if assigned_field(one) == "training.minutes")
     minutes = Recipe().set(*its).training.minutes or start.minutes or MINUTES
-    Recipe().but(minutes=minutes)  # refuses NaN or -1 before the machine is measured
+    Recipe().but(minutes=minutes)  # the recipe refuses NaN or -1 before the machine is measured
     unlimited = ["training.minutes=0"] * (start.minutes == 0)
     choice = choose(text, minutes, asked=(*made, *unlimited, *start.assignments))
     chose(choice)

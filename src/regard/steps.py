@@ -54,7 +54,7 @@ def steps_for(
     if isinstance(optimizer, ShardedAdam):
         return BySize(model, Sharded(model, smoothing, optimizer, loss), chosen, can_halve=False)
     if chosen.compiled and recipe.data.layout == "packed" and not is_turned_off():
-        model.make_tables(recipe.data.row_length)  # before the program is traced
+        model.make_tables(recipe.data.row_length)  # tables must exist before the program is traced
         return Compiled(model, smoothing, chosen.compiled(), warn, loss)
     return BySize(model, Whole(model, smoothing, loss), chosen, can_halve=True)
 

@@ -71,7 +71,10 @@ def train_prepared(
 
 
 def _tune(run: Run) -> None:
-    """Tune a run; return early at a signal, so that the other processes do not wait any longer."""
+    """Tune the search of a run.
+
+    After a signal, return early, so that the other processes do not wait any longer.
+    """
     with suppress(Interrupted):
         tune_run(run)
 

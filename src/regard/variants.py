@@ -157,7 +157,7 @@ class OutputMatrix(nn.Module):
 
     def __init__(self, vocabulary: int, d_model: int):
         super().__init__()
-        empty = torch.empty(vocabulary, d_model)  # the model draws its initial values
+        empty = torch.empty(vocabulary, d_model)  # the model initialises the matrix
         self.tokens = nn.Embedding(vocabulary, d_model, _weight=empty)
 
 

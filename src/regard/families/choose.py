@@ -1,4 +1,4 @@
-"""Make the model of a recipe, of the family that `model.family` names."""
+"""Make the model that a recipe describes; the field `model.family` names its family."""
 
 from collections.abc import Callable, Mapping
 

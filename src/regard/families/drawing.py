@@ -1,4 +1,4 @@
-"""Initialise the weights of the families at random, as is usual for each kind of layer."""
+"""Draw the initial weights of the models in `regard.families` at random."""
 
 from torch import Tensor, nn
 

@@ -27,7 +27,8 @@ Measured = dict[str, float]
 Figures = dict[tuple[str, int], Measured]
 """The numbers of the finished parts of an experiment, by name and seed."""
 WAIT = 2.0
-"""Seconds to wait before looking again, if other processes are doing all parts that are left."""
+"""If other processes are doing all parts that are left, `do_all` waits for this many seconds, then
+tries these parts again."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Task:
     settings: str
     """Everything that the numbers depend on, except the seed."""
     work: Callable[[], Measured | None]
-    """Does the part and returns its numbers, or None if it needs another part first."""
+    """A function that does the part and returns its numbers. It returns None if another part must
+    be finished first."""
     cost: float = 0.0
     """The amount of work, in any unit: tasks with more work are begun first."""
 
