@@ -67,7 +67,7 @@ FEW_ROWS = FewRowsLimits(tokens=512, products=2 * 10**8)
 modules decode larger batches, because they can use all cores for one batch."""
 FEW_ROWS_BY_VNNI = FewRowsLimits(tokens=64, products=4 * 10**9)
 """The limits of a batch for `FewRows` with 8-bit weights on an x86 processor with VNNI. `FewRows`
-then runs Python code once in eight steps, so threads with small batches hardly wait."""
+runs Python only once in eight steps, so threads with small batches rarely wait for each other."""
 MANY_WEIGHTS = 2**22
 """On a CPU in bf16, if `training.arithmetic` is "auto", a loop updates a model with at least this
 many weights. For a model of this size, the loop is faster than PyTorch's Adam."""

@@ -11,8 +11,8 @@ from numpy import uint32 as u32
 from regard.arithmetic.loops.numbers import Numbers, bits, from_bits, loop_for, read, write
 
 # If one of these constants is added in fp32 to a number from -127 to 127, the number is rounded to
-# an integer n. If the constant is _TO_SIGNED, the lowest 8 bits of the sum are the signed integer n;
-# if it is _TO_UNSIGNED, they are the unsigned integer n + 128.
+# an integer n. With _TO_SIGNED, the lowest 8 bits of the sum are the signed integer n. With
+# _TO_UNSIGNED, they are the unsigned integer n + 128.
 _TO_SIGNED = f32(2**23 + 2**22)
 _TO_UNSIGNED = f32(2**23 + 2**22 + 128)
 
