@@ -37,7 +37,7 @@ at most `KEYS` keys are summed together; `arithmetic.exact` relies on both numbe
 GROUP = 4
 """Without gradients, in fp32, the number of queries is padded to a multiple of `GROUP`, because
 a smaller group would be multiplied by another kernel, which may round in another way."""
-MASKED = -1e30  # finite: the softmax of a row of -inf would be NaN
+MASKED = -1e30  # MASKED is finite, because the softmax of a row of -inf would be NaN
 
 
 class CpuMask(Mask):
@@ -172,7 +172,7 @@ def _output(
     """
     weighed = _weighed(by, query, key, value, mask, dropout, _product)
     weights, value = weighed.dropped, weighed.value
-    # contiguous(), because a kernel for strided matrices may round in another way.
+    # The weights are made contiguous, because a kernel for strided matrices may round differently.
     output = _product(weights[..., :KEYS].contiguous(), value[:, :KEYS])
     for some in _slices(value.shape[1], KEYS)[1:]:
         output = output.float() + _product(weights[..., some].contiguous(), value[:, some])

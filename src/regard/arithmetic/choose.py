@@ -1,22 +1,22 @@
-"""The choice of an implementation of the equations, when a model is opened or a run starts.
+"""Functions that choose an implementation of the equations for a model or a training run.
 
 In this module, "an arithmetic" means an implementation: an object of the class `Arithmetic`. The
 recipe's `training.arithmetic` selects the arithmetic that learns from a batch:
 
     auto      on a CPU, large batches use "loops" if there are one or two cores, and "halves" if
-              there is a larger even number of cores; everything else uses "whole". On a GPU,
-              `Cuda`, as one compiled program if all batches have one shape
+              there is a larger even number of cores; everything else uses "whole". A GPU uses
+              `Cuda`; if all batches have one shape, the training step is compiled
     plain     `Plain`: the definitions, on any device
     whole     `Cpu`: PyTorch's operations, on all cores
     halves    two `Cpu` at the same time, each with half of the rows and half of the cores
     loops     one `OneCore` on one core, or two at the same time on two cores
 
-On a CPU, all except "plain" multiply by `Int8Products` if `training.precision` is int8, and by
-`OneDnnProducts` in bf16, if this build of PyTorch has oneDNN.
+On a CPU, all arithmetics except "plain" compute matrix products by `Int8Products` in int8, and by
+`OneDnnProducts` in bf16 if this build of PyTorch has oneDNN.
 
 Validation uses `Plain` if training does, otherwise `Inference` on a CPU and `Cuda` on a GPU.
-For decoding on a CPU, the weights are laid out in one of three ways: packed; packed and multiplied
-in blocks, so that sentences can decode to the same bits in any batch; or rounded to 8 bits.
+For decoding on a CPU, oneDNN packs the weights: it rearranges them for its matrix kernels. They may
+be multiplied in blocks, to give a sentence the same bits in any batch, or be rounded to 8 bits.
 """
 
 import math
@@ -63,14 +63,14 @@ batches were divided, the two halves would wait for each other's Python code."""
 LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
 """Classes of modules whose equations `FewRows` can compute."""
 FEW_ROWS = FewRowsLimits(tokens=512, products=2 * 10**8)
-"""The limits, measured on two cores, of batches that `FewRows` decodes, each on one core. Larger
-batches are decoded by the model's modules, which can use all cores for a batch."""
+"""The limits of a batch that `FewRows` decodes on one core, as measured on two cores. The model's
+modules decode larger batches, because they can use all cores for one batch."""
 FEW_ROWS_BY_VNNI = FewRowsLimits(tokens=64, products=4 * 10**9)
-"""The limits for 8-bit weights on an x86 processor with VNNI. There, `FewRows` needs Python once in
-eight steps, so that threads with small batches hardly wait for each other."""
+"""The limits of a batch for `FewRows` with 8-bit weights on an x86 processor with VNNI. `FewRows`
+runs Python only once in eight steps, so threads with small batches rarely wait for each other."""
 MANY_WEIGHTS = 2**22
-"""If `training.arithmetic` is "auto", a model in bf16 on a CPU with at least this many weights is
-updated by a loop, which is then faster than PyTorch's Adam."""
+"""On a CPU in bf16, if `training.arithmetic` is "auto", a loop updates a model with at least this
+many weights. For a model of this size, the loop is faster than PyTorch's Adam."""
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
@@ -91,7 +91,7 @@ class ForTraining(NamedTuple):
     """The arithmetics (implementations of the equations) that a run trains with."""
 
     whole: Arithmetic
-    """Learns from a batch as a whole, on all cores."""
+    """The arithmetic that learns from a whole batch, on all cores."""
     parts: Callable[[], tuple[Cpu, ...]]
     """Returns one arithmetic for each part of a large batch; each call returns the same objects.
     Several parts are computed at the same time, each with its own generator of dropout masks."""
@@ -99,8 +99,8 @@ class ForTraining(NamedTuple):
     """A batch is large if its number of positions (source, target and padding) times the model's
     number of weights is at least this number. With inf, no batch is large."""
     compiled: Callable[[], Arithmetic] | None = None
-    """Returns the arithmetic of compiled training steps; called if all batches have one shape. With
-    None, no step is compiled."""
+    """Returns the arithmetic of compiled training steps; called only if all batches have one shape.
+    If `compiled` is None, no step is compiled."""
 
 
 def for_training(
@@ -177,14 +177,14 @@ def for_decoding(
 ) -> Arithmetic:
     """The arithmetic of decoding.
 
-    On a CPU, this function moves the weights of `model` into a packed layout, if oneDNN can pack
-    them. On a GPU, this function copies the weights of layers with the same input into one tensor,
-    and the size of the GPU's memory determines how large batches may be.
+    On a CPU, the weights of `model` are moved into a packed layout, if oneDNN can pack them. On a
+    GPU, layers with the same input get one tensor of weights, and the memory limits batch sizes.
 
     `precision` is "int8" or the precision of the model's weights. If `exact` is False, the bits of
     a sentence's results may depend on the other sentences in its batch. If `exact` is True, the
     result is an `ExactInference` or, if `ExactInference` cannot compute `model` on this device, an
-    arithmetic whose `batches_agree` returns False.
+    arithmetic whose `batches_agree` returns False. If `exact` is None, linear layers are computed
+    as if it were True, but the result is not an `ExactInference`.
     """
     if device.type == "cuda":
         streams = Streams(device, STREAMS)

@@ -58,7 +58,8 @@ class _CrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.by = by
         passes, tokens = 2 if consistency else 1, len(labels)
-        mean = embedding.sum(0).float() / len(embedding)  # .float() first would copy all rows
+        # .float() is called after .sum(0), because it would otherwise copy all embeddings.
+        mean = embedding.sum(0).float() / len(embedding)
         smoothed, plain = torch.zeros((2,), device=states.device).unbind()
         d_states = torch.empty_like(states if by.learning else states[:0])
         z_sum = torch.zeros_like(mean)
@@ -93,7 +94,7 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         d_states, d_embedding = ctx.saved_tensors
         if not ctx.by.is_one(gradient):
-            # In place, because these gradients are used only once.
+            # The gradients are scaled in place, because they are used only once.
             d_states, d_embedding = d_states.mul_(gradient), d_embedding.mul_(gradient)
         return None, d_states, d_embedding, None, None, None
 
@@ -130,8 +131,8 @@ def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[
     right = logits.gather(1, labels).float()
     p = torch.softmax(logits, 1, out=logits)
     log_p = p.gather(1, labels).float().clamp(min=1e-38).log()
-    # index_put_, because scatter_add_ would copy all of p twice. On a GPU, new_tensor would wait
-    # for the GPU, so the class `Cuda` has a `softmax_gradient` of its own.
+    # index_put_ is used because scatter_add_ would copy all of p twice. On a GPU, new_tensor would
+    # wait for the GPU, so the class `Cuda` has a `softmax_gradient` of its own.
     entries = (torch.arange(len(p), device=p.device), labels[:, 0])
     p.index_put_(entries, p.new_tensor(smoothing - 1), accumulate=True)
     return right, log_p

@@ -27,7 +27,7 @@ from regard.machine.streams import Streams
 
 EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Attention kernels. The first is fast for short rows and takes masks; MATH takes head sizes
-that the first refuses. cuDNN's kernel is not here: for each new shape, it builds a plan."""
+that the first refuses. cuDNN's kernel is left out: it builds a plan for each new shape."""
 CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
 """Attention kernels for steps in which all batches have one shape: cuDNN's is preferred."""
 STEPS_UNSEEN = 32
@@ -125,8 +125,10 @@ class Cuda(Fused):
     decode batches.
     """
 
-    window = 16_384  # sentences for several batches: each stream has a batch most of the time
-    batch_tokens = 16_384  # many tokens, because even a small step takes milliseconds to launch
+    # A window has sentences for several batches, so that each stream has a batch most of the time.
+    window = 16_384
+    # A batch has many tokens, because even a small step takes milliseconds to launch.
+    batch_tokens = 16_384
     side_by_side = False
     chunk = 8192
     """The loss computes the logits of at most this many tokens together, to use all of a GPU."""
@@ -148,7 +150,7 @@ class Cuda(Fused):
 
     def with_memory(self, bytes_: int) -> Self:
         """Set the sizes of batches and chunks for a GPU with this memory; return this object."""
-        # A quarter of the memory is left for the weights, and for what was not calculated.
+        # A quarter of the memory is left for weights, and for all that `TOKEN_BYTES` leaves out.
         self.batch_tokens = min(LARGE_BATCH, 3 * bytes_ // (4 * STREAMS * TOKEN_BYTES))
         if bytes_ >= MUCH_MEMORY:
             self.chunk = LARGE_CHUNK
@@ -192,11 +194,11 @@ class Cuda(Fused):
         return super().rank(values, count) if found is None else found
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
-        """Adam as one compiled pass; PyTorch's fused Adam in fp32, and if compiling fails."""
+        """Adam as one compiled pass; in fp32, or if compiling fails, PyTorch's fused Adam."""
         if learned.weights is learned.master or self._one_pass is None:
             super().adam(learned, constants, rate, tokens)
             return
-        # Rate and tokens become tensors: each new Python number would compile the program again.
+        # Rate and tokens become tensors, because PyTorch compiles again for each new Python number.
         one = torch.full_like(learned.moments.updates, 1.0)
         try:
             self._one_pass(learned, constants, one * rate, one * tokens)

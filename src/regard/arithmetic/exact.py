@@ -11,7 +11,7 @@ made as follows:
   are added from left to right, in groups of `attention.KEYS` values, so a group of zeros changes
   nothing.
 
-No kernel promises that the result for a row is the same in each place of each block, or that zeros
+No kernel promises that a row has the same result at each position in each block, or that zeros
 at the end of a group change nothing; the kernels that were measured behave so. Before sentences
 share a batch, both properties are therefore tested on the processor, with the sizes of the model:
 `blocks_agree` tests every size of block; `widths_agree` tests every padded number of keys up to one
@@ -65,7 +65,7 @@ class BlockedLinear(PackedLinear):
 
 @torch.no_grad()
 def blocks_agree(layers: Iterable[BlockedLinear], threads: Iterable[int]) -> bool:
-    """Whether a row has the same result in every place of a block, for every size of a block.
+    """Whether a row has the same result at every position in a block, for every size of a block.
 
     The test multiplies blocks of equal rows by a test weight, for each shape of the layers' weights
     and each number of threads. All rows of the results must be equal.

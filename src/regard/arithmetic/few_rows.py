@@ -1,4 +1,4 @@
-"""Search with few hypotheses (rows) on a CPU: one loop computes the encoder, one a decoder step.
+"""Search with few hypotheses (rows) on a CPU, by compiled loops for the encoder and the decoder.
 
 With a small model, PyTorch needs thousands of operations for a sentence, and each takes longer to
 start than to compute. `FewRows` does the work of `Transformer.start` and `Transformer.step` by a
@@ -74,7 +74,7 @@ class FewState:
         return self.ancestry.shape[1]
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> FewState:
-        """Keep these rows, in this order."""
+        """The state that keeps only `rows`, in this order."""
         these = array(rows.flatten())
         return replace(self, ancestry=self.ancestry[these], sources=self.sources[these])
 
@@ -237,11 +237,11 @@ class _Stack:
 
 
 _Part = tuple[nn.Module, ...] | nn.LayerNorm
-"""A LayerNorm; or linear layers of one module, whose weights become one matrix."""
+"""Either a LayerNorm, or linear layers of one module, whose weights become one matrix."""
 
 
 def _matrices(layers: Iterable[Any]) -> Iterator[_Part]:
-    """The matrices and norms of the layers, in the order that the loops read them in."""
+    """The matrices and LayerNorms of the layers, in the order in which the loops read them."""
     for layer in layers:
         own, cross = layer.self_attention, getattr(layer, "cross_attention", None)
         yield own.W_q, own.W_k, own.W_v
@@ -259,7 +259,7 @@ def _matrices(layers: Iterable[Any]) -> Iterator[_Part]:
 def _in_order(
     products: LaidOut, parts: Iterable[_Part]
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Two flat arrays: all matrices; and all scales, biases and norms.
+    """Two flat arrays: one of all matrices; one of all scales, biases and parameters of LayerNorms.
 
     Each matrix is [inputs, outputs], or is arranged by `vnni.pack` if it has 8-bit weights and the
     processor has VNNI.

@@ -107,7 +107,7 @@ class RecordedSteps(threading.local, Granule):
                 raise
             finally:
                 graph.capture_end()
-            self._graph = graph  # destroys the previous graph, while the lock is held
+            self._graph = graph  # this destroys the previous graph, while the lock is held
         return graph.replay
 
 

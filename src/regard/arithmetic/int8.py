@@ -34,7 +34,10 @@ class Int8Products(Products):
     """Computes the products of linear layers, and the logits of the loss, in 8 bits."""
 
     def linear(self, by: Cpu, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b with x and W rounded, then ReLU if `relu`; the gradient of rounding is 1."""
+        """x W^T + b with x and W rounded; then ReLU if `relu`.
+
+        The backward pass takes the derivative of rounding to be 1.
+        """
         y: Tensor = _Int8Linear.apply(by, x, *joined(layers), relu)
         return y
 
@@ -118,7 +121,7 @@ def has_int8_training() -> bool:
     Without VNNI, pairs of products are added in 16 bits, and may overflow.
     """
     if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkldnn.is_available():
-        return False  # not fast: PyTorch multiplies without vector instructions
+        return False  # PyTorch would multiply slowly, without vector instructions
     try:
         most = torch.full((32, 64), 127, dtype=torch.int8)
         return bool((torch._int_mm(most, most.t()) == 64 * 127**2).all())

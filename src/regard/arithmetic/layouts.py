@@ -19,9 +19,9 @@ from regard.arithmetic.products import CublasProducts, Products, joined
 from regard.attention import MultiHeadAttention
 
 LARGEST = 127
-# Tensors, because PyTorch would turn a Python number into a tensor at each operation.
+# TOP_BIT and TINY are tensors, because each operation would turn a Python number into a tensor.
 TOP_BIT = torch.tensor(128, dtype=torch.uint8)
-TINY = torch.tensor(1e-30)  # added to each scale, so that no scale is 0
+TINY = torch.tensor(1e-30)  # TINY is added to each scale, so that no scale is 0
 
 
 class PackedLinear:
@@ -90,9 +90,9 @@ class Dense(NamedTuple):
     """A weight and bias that are not packed; the layer computes (x W) * scale + b."""
 
     weight: Float[Tensor, "inputs outputs"] | Int8[Tensor, "inputs outputs"]
-    """In the model's precision, or rounded to 8 bits."""
+    """The weight, in the model's precision or rounded to 8 bits."""
     scale: Float[Tensor, " outputs"]
-    """1 unless the weight is rounded."""
+    """The scale of each output; all scales are 1 unless the weight is rounded."""
     bias: Float[Tensor, " outputs"]
 
 

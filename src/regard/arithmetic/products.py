@@ -21,7 +21,10 @@ class Products:
     """Linear layers by PyTorch, in any precision, on any device."""
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of the layers, as one product, then ReLU if `relu`; `by` is the caller."""
+        """x W^T + b of the layers, as one product; then ReLU if `relu`.
+
+        `by` is the `Arithmetic` that calls this method.
+        """
         y = F.linear(x, *joined(layers))
         return y.relu_() if relu else y
 
@@ -38,7 +41,7 @@ class Products:
 class CublasProducts(Products):
     """Linear layers on a GPU: cuBLAS computes a layer's ReLU while it writes the layer's product.
 
-    On an H200, this ReLU kept NaN, as that of PyTorch does.
+    On an H200, this ReLU kept NaN, as PyTorch's own ReLU does.
     """
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:

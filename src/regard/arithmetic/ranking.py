@@ -43,8 +43,8 @@ def most_likely_by_blocks(
     maxima, totals = (x.unflatten(0, (-1, beams)) for x in both)
     maxima = live.unsqueeze(-1) + (maxima - totals.unsqueeze(-1))
     blocks = rank(maxima.flatten(1), count).sort(dim=1).values  # [sentences, blocks]
-    # All tokens of these blocks, in the order of beams, then of tokens:
-    # [sentences, blocks * BLOCK]
+    # `tokens` and `parents` become [sentences, blocks * BLOCK]. They list all tokens of these
+    # blocks, and the beam of each token, sorted by beam and then by token.
     within = torch.arange(BLOCK, device=blocks.device)
     tokens = (blocks % maxima.shape[-1] * BLOCK).unsqueeze(-1) + within
     tokens, parents = tokens.flatten(1), (blocks // maxima.shape[-1]).repeat_interleave(BLOCK, 1)
@@ -85,7 +85,8 @@ def _without(
     """Set the maximum of each block with tokens of `never` to the maximum of its other tokens."""
     for block in {token // BLOCK for token in never}:
         tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
-        for token in never:  # one by one: an index that is a list would make the host wait
+        # The tokens are set one by one, because a list as an index would make the host wait.
+        for token in never:
             if token // BLOCK == block:
                 tokens[:, token % BLOCK].fill_(-torch.inf)
         maxima[:, block] = tokens.amax(dim=-1)

@@ -1,1 +1,1 @@
-"""Kernels for a GPU, written in Triton, which PyTorch brings along for CUDA on Linux."""
+"""Kernels for a GPU, written in Triton, which is installed with PyTorch for CUDA on Linux."""

@@ -46,7 +46,7 @@ def _padded(size: int) -> int:
     return max(16, triton.next_power_of_2(size))
 
 
-# The number of keys changes between groups of steps, and the number of queries in an encoder
+# The number of keys changes between groups of steps; in an encoder, the number of queries changes
 # between batches. Without these options, Triton would compile the kernel again for some of these
 # numbers, which takes time.
 @triton.jit(  # type: ignore[untyped-decorator]

@@ -32,14 +32,14 @@ def _rank(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     values, places, number, count: tl.constexpr, size: tl.constexpr
 ):
     """One program ranks the values of one sentence; `size` is at least their `number`."""
-    taken: tl.constexpr = -2147483648  # below the integer of every value
+    taken: tl.constexpr = -2147483648  # `taken` is below the integer of every value
     sentence = tl.program_id(0).to(tl.int64)
     index = tl.arange(0, size)
     x = tl.load(values + sentence * number + index, mask=index < number, other=0.0)
     # Equal values must have equal bits: -0 becomes 0, and every NaN becomes the same NaN.
     x = tl.where(x == 0.0, 0.0, tl.where(x != x, float("nan"), x))
     bits = x.to(tl.int32, bitcast=True)
-    # If a negative float is smaller, the integer in its last 31 bits is larger: invert these bits.
+    # A smaller negative float has a larger integer in its last 31 bits, so these bits are inverted.
     ordered = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
     ordered = tl.where(index < number, ordered, taken)
     for i in range(count):

@@ -1,11 +1,12 @@
-"""Loops that compute the encoder's, or the decoder's, layers for a few positions (§3.1).
+"""Loops that compute all layers of the encoder or of the decoder for a few positions (§3.1).
 
 With few positions, most of a step's time passes between PyTorch's operations, so one call of a loop
 computes all layers. The array `weights` has all matrices W, one after another, each stored as W^T,
-[inputs, outputs]. The array `numbers` has all scales, biases and norms. The elements of both arrays
-are in the order in which the layers use them; `regard.arithmetic.few_rows` makes the arrays.
-Weights are in fp32, in bf16, or in integers of 8 bits. Each output of a matrix is multiplied by a
-scale, which is 1 unless the weights are integers. Activations are in fp32.
+[inputs, outputs], or as `vnni.pack` arranges it. The array `numbers` has all scales, biases and
+parameters of LayerNorms. The elements of both arrays are in the order in which the layers use them;
+`regard.arithmetic.few_rows` makes the arrays. Weights are in fp32, in bf16, or in integers of 8
+bits. Each output of a matrix is multiplied by a scale, which is 1 unless the weights are integers.
+Activations are in fp32.
 """
 
 import numpy as np
@@ -101,10 +102,10 @@ def _attend(
 def _layer(
     x: Numbers, outputs: int, weights: Numbers, numbers: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Compute (x W^T) * scale + b; W is the first matrix of `weights`, its scale and b are the
-    first of `numbers`.
+    """Compute (x W^T) * scale + b.
 
-    Returns the result, [rows, outputs], and what follows this layer in `weights` and in `numbers`.
+    W is the first matrix in `weights`. `numbers` begins with the scale and b. Returns the result,
+    [rows, outputs], and what follows this layer in `weights` and in `numbers`.
     """
     sums, of_rows, size = product(x, weights, outputs)
     scale, bias = numbers[:outputs], numbers[outputs : 2 * outputs]
@@ -120,9 +121,10 @@ def _layer(
 def _sublayer(
     x: Numbers, y: Numbers, weights: Numbers, numbers: Numbers, eps: float
 ) -> tuple[Numbers, Numbers]:
-    """Turn x into LayerNorm(x + y W^T + b), with W from `weights`, b and the norm from `numbers`.
+    """Turn x into LayerNorm(x + y W^T + b).
 
-    Returns the rest of `weights` and of `numbers`, which the next layer uses.
+    `weights` begins with W. `numbers` begins with the scale of W, b, and the weight and bias of
+    LayerNorm. Returns the rest of `weights` and of `numbers`, which the next layer uses.
     """
     d = x.shape[1]
     y, weights, numbers = _layer(y, d, weights, numbers)

@@ -11,8 +11,8 @@ from numpy import uint32 as u32
 from regard.arithmetic.loops.numbers import Numbers, bits, from_bits, loop_for, read, write
 
 # If one of these constants is added in fp32 to a number from -127 to 127, the number is rounded to
-# an integer n. The lowest 8 of the 32 bits of the sum are then n, as a signed integer, with
-# _TO_SIGNED, and n + 128, as an unsigned integer, with _TO_UNSIGNED.
+# an integer n. With _TO_SIGNED, the lowest 8 bits of the sum are the signed integer n. With
+# _TO_UNSIGNED, they are the unsigned integer n + 128.
 _TO_SIGNED = f32(2**23 + 2**22)
 _TO_UNSIGNED = f32(2**23 + 2**22 + 128)
 
@@ -52,7 +52,7 @@ def scale_sums(
         if relu:
             for j in range(len(row)):
                 number = f32(row[j]) * of_row * factors[j] + bias[j]
-                # A factor of 0 or 1, because `if` would prevent vector instructions.
+                # `number` is multiplied by 0 or 1, because `if` would prevent vector instructions.
                 write(out_row, j, number * f32(number > f32(0)))
         else:
             for j in range(len(row)):

@@ -88,7 +88,7 @@ def _cache() -> Iterator[None]:
     config: Any = numba.config
     before = config.CACHE_DIR  # the value of NUMBA_CACHE_DIR
     folder = Path(before or own) / f"loops-{_version()}"
-    if not os.access(folder, os.R_OK):  # unlike Path.exists, it does not raise
+    if not os.access(folder, os.R_OK):  # unlike Path.exists, os.access does not raise
         _say_once()
     config.CACHE_DIR = str(folder)
     try:
@@ -175,7 +175,7 @@ def largest(row: Numbers) -> f32:
     """The largest number of a row, in fp32.
 
     Numbers are compared as integers, because vector instructions can do this. A NaN counts as
-    larger than all numbers; a NaN whose sign bit is set counts as smaller than all numbers.
+    larger than all numbers or, if its sign bit is set, as smaller than all numbers.
     """
     found = i32(-(2**31))
     for j in range(len(row)):
@@ -189,7 +189,7 @@ def exp(x: f32) -> f32:
     t = f32(x * f32(1.4426950408889634))
     whole = np.floor(f32(-125) if t < f32(-125) else t)
     f = f32(t - whole)
-    p = f32(1.8775767e-3)  # 2^f for 0 <= f < 1
+    p = f32(1.8775767e-3)  # the polynomial p becomes 2^f, for 0 <= f < 1
     p = p * f + f32(8.9893397e-3)
     p = p * f + f32(5.5826318e-2)
     p = p * f + f32(2.4015361e-1)

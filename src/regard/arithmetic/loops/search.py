@@ -19,7 +19,7 @@ among the best continuations found so far.
 def _log_sum_exp(row: Numbers, highest: f32) -> f32:
     """log(sum(exp(row))), but 0 if all numbers are -inf; NaN if any number is NaN."""
     powers = f32(0)
-    if highest == -np.inf:  # all are -inf, or NaN with the sign bit set
+    if highest == -np.inf:  # each number is -inf, or NaN with the sign bit set
         for j in range(len(row)):
             powers += f32(0) if read(row[j]) == -np.inf else read(row[j])
         return powers

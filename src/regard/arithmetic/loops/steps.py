@@ -1,4 +1,4 @@
-"""Several steps of a search (§6.1) with a few rows, as one loop, if weights have 8 bits.
+"""A loop that makes several steps of a search (§6.1) with a few rows, for weights of 8 bits.
 
 The rules are those of `regard.search`; `regard.arithmetic.few_rows` calls the loop.
 """
@@ -132,11 +132,12 @@ def make_steps(
 
     Each step is the `unseen_step` of `regard.search`; `before` is overwritten in place. The loop
     ends early if all sentences have ended. `length` is the index of the last token of the live
-    hypotheses. `rules` are the number of candidates, </s>, the padding token, whether sentences
-    finish by beam, the length penalties, and the tokens that are never produced. `embedding` is the
-    matrix, its scale, and the positional encoding of each step. `decoder` is what `decode_layers`
-    takes as `weights`, `numbers`, `sizes` and `eps`; `output` is what `project` takes as `weights`
-    and `numbers`. `past` is the array of keys and values, and the number of slots that are filled.
+    hypotheses. `rules` are the number of candidates, the ids of </s> and of padding,
+    `finish_by_beam`, the length penalties, and the ids of tokens that are never produced.
+    `embedding` is the matrix, its scale, and the positional encoding of each step. `decoder` is
+    what `decode_layers` takes as `weights`, `numbers`, `sizes` and `eps`; `output` is what
+    `project` takes as `weights` and `numbers`. `past` is the array of keys and values, and the
+    number of slots that are filled.
     """
     rows, (count, eos, pad, by_beam, penalty, never) = live[1].size, rules
     matrix, scale, positions = embedding
