@@ -108,7 +108,7 @@ class ForeignConfig:
         return value
 
     def choice(self, key: str, values: Mapping[str, str], default: str | None = None) -> str:
-        """Look up the value of a key in `values`; raises ModelError if `values` does not have it."""
+        """Look up the value of a key in `values`; raises ModelError if `values` lacks it."""
         value = self.word(key, default)
         if value not in values:
             raise self.refusal(key, f"one of {', '.join(values)} to be converted exactly")
