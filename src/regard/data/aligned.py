@@ -36,11 +36,11 @@ class Progress:
 
     stage: Stage
     done: int
-    """Bytes read so far, counted in the stored files, which may be compressed."""
+    """The number of bytes read so far, counted in the stored files, which may be compressed."""
     total: int
-    """Bytes of all stored files."""
+    """The size of all stored files, in bytes."""
     pairs: int
-    """Pairs, or trees, that have been read."""
+    """The number of pairs, or of trees, that have been read."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class AlignedBlock:
     paths: tuple[Path, Path]
     sides: tuple[bytes, bytes]
     size: int
-    """Pairs in the block."""
+    """The number of pairs in the block."""
     line: int
     """Number of lines before the block in each of the two files."""
     number: int
@@ -89,7 +89,7 @@ class AlignedText:
             refuse_unreadable(path)
         self.files = list(zip(sources, targets, strict=True))
         self.bytes = sum(path.stat().st_size for paths in self.files for path in paths)
-        """Bytes of all stored files."""
+        """The size of all stored files, in bytes."""
         self._listen = listen
 
     def pairs(self) -> Iterator[TextPair]:
@@ -106,7 +106,7 @@ class AlignedText:
         """
         total, done, pairs = self.bytes, 0, 0
         self._listen(Progress(stage, done, total, pairs))
-        ends: deque[tuple[int, int]] = deque()  # bytes and pairs up to the end of each block
+        ends: deque[tuple[int, int]] = deque()  # bytes and pairs read up to each block's end
 
         def blocks() -> Iterator[AlignedBlock]:
             for block, read in self._blocks():

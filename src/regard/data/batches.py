@@ -4,8 +4,8 @@ tokens."
 
 A batch is two matrices of rows x length, one for each side, and a row may hold several sentences:
 row r of the source and row r of the target hold the same pairs, which segment numbers tell apart.
-Two layouts share this form. In "grouped", a batch holds pairs of similar length, and batches vary
-in shape. In "packed", every batch has the same shape, and each row is filled with pairs.
+There are two layouts. In "grouped", a batch holds pairs of similar length, and batches vary in
+shape. In "packed", every batch has the same shape, and each row is filled with pairs.
 
 An epoch is a random order of all pairs, cut into windows. Batches are planned one window at a time,
 which limits the memory and the time before the first batch. The plan of a window depends only on
@@ -51,9 +51,9 @@ class Batch(NamedTuple):
     labels: Int[Tensor, "rows length"]
     """The expected output: y_1 ... y_n </s>; 0 in padding."""
     source_tokens: int
-    """Source positions that are not padding."""
+    """The number of source positions that are not padding."""
     target_tokens: int
-    """Target positions that are not padding."""
+    """The number of target positions that are not padding."""
 
     @property
     def slots(self) -> int:
@@ -91,7 +91,7 @@ class BatchShare(NamedTuple):
     """Number of this process, from 0."""
     processes: int = 1
     parts: int = 1
-    """Parts that each batch is divided into."""
+    """The number of parts that each batch is divided into."""
 
     @classmethod
     def even(cls, rank: int, processes: int, batches: int, parts: int) -> BatchShare:
@@ -134,7 +134,7 @@ class Batches:
         self._windows = -(-len(pairs) // WINDOW_PAIRS)
         self._epoch = self._window = self._batch = 0
         self._turn = 0  # rank of the process that takes the next part
-        # These are made when needed: the epoch's order, its present window, and that window's plan.
+        # The epoch's order, its present window and this window's plan are made when needed.
         self._shuffled: tuple[int, NDArray[np.int32]] | None = None
         self._present: PairSource = pairs
         self._planned: tuple[tuple[int, int], list[Membership]] | None = None
@@ -146,7 +146,7 @@ class Batches:
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches of the present epoch.
+        """The number of batches of the present epoch.
 
         If the epoch is read in several windows of pairs, this is an estimate: the batches of the
         present window, times the number of windows.

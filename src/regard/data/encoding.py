@@ -35,11 +35,11 @@ class SplitCounts:
     ratio: int
     duplicates: int
     held_out: int
-    """Pairs that were set aside for validation, and all other pairs that equal one of them."""
+    """The number of pairs set aside for validation, and of other pairs that equal one of them."""
     source_tokens: int
-    """Tokens of the sources, </s> included; a pair counts as often as it is written."""
+    """The number of source tokens, </s> included; a pair counts as often as it is written."""
     target_tokens: int
-    """Tokens of the targets, </s> included; a pair counts as often as it is written."""
+    """The number of target tokens, </s> included; a pair counts as often as it is written."""
 
     @classmethod
     def of(cls, fates: Counter[Verdict], source: SideWriter, target: SideWriter) -> SplitCounts:

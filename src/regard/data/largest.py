@@ -26,7 +26,7 @@ def largest_batch(
     sentences = ArbitraryPairs(lengths, (vocabulary, vocabulary))
     share = BatchShare(0, 1, parts)
     batch = Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
-    # In the grouped layout, each of these sentences fills a row, and may be longer than max_length.
+    # In the grouped layout, each sentence made here fills a row, and may be longer than max_length.
     # A real sentence is never longer. So after max_length tokens, the positions begin again at 0.
     return batch._replace(
         source=batch.source._replace(positions=batch.source.positions % rules.max_length),

@@ -54,9 +54,11 @@ def grouped(
     batch in one epoch, the probability that they share one in the next epoch, too, is about one
     half (Multi30k, batches of 4,096 tokens). Packed rows mix pairs freely.
     """
-    lengths = np.pad([source, target], ((0, 0), (0, 1)))  # index -1 means no pair: length 0
+    # The index -1 stands for "no pair", and gets the length 0.
+    lengths = np.pad([source, target], ((0, 0), (0, 1)))
     limits = np.array([[recipe.source_tokens], [recipe.target_tokens]])
-    rows = np.arange(len(source))[:, None]  # [rows, pairs of a row]; -1 means no pair
+    # `rows` is [rows, pairs of a row]: the index of each pair, or -1.
+    rows = np.arange(len(source))[:, None]
     order, starts, padding = _cut_by_length(lengths[:, rows].sum(-1), limits)
     for compared in (np.subtract, np.add):
         if not join or padding <= MOST_PADDING:

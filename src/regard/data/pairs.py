@@ -157,7 +157,7 @@ class SideWriter:
 
     @property
     def tokens(self) -> int:
-        """Ids written so far, </s> included."""
+        """The number of ids written so far, </s> included."""
         return self._ids.length
 
     def append(self, sentences: EncodedSentences) -> None:

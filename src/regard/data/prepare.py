@@ -37,8 +37,8 @@ LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
 """The tokenizer is learned from at most about this many pairs or characters, whichever is less. The
 pairs of a larger corpus are drawn at random, each with the same probability."""
 BYTES_PER_WORKER = 2 * 2**20
-"""There is at most one worker for each so many bytes of stored text: with less text, a worker would
-take longer to start than to work."""
+"""Each worker has at least this many bytes of stored text to process: with less text, a worker
+would take longer to start than to work."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Report:
     train: SplitCounts
     valid: SplitCounts
     vocabulary: int
-    """Entries of the target's vocabulary, which the source shares in most cases."""
+    """The size of the target's vocabulary, which in most cases is also the source's vocabulary."""
     source_vocabulary: int
-    """Entries of the source's vocabulary."""
+    """The size of the source's vocabulary."""
     fingerprint: str
     """The checksum of the tokenizer, by which two tokenizers can be compared."""
 
@@ -124,7 +124,7 @@ def prepare_text(
 
 
 def _by_side(split: str, text: AlignedText) -> dict[str, list[Path]]:
-    """The files of each side, under the name that the side has in a manifest."""
+    """The source files and the target files of a split, by names such as "train.source"."""
     return {f"{split}.{side}": [both[i] for both in text.files] for i, side in enumerate(SIDES)}
 
 
@@ -202,7 +202,7 @@ def _encode_valid(folder: Path, tokenizer: AnyTokenizer, empty: int) -> SplitCou
 
 
 def _sizes(tokenizer: AnyTokenizer) -> tuple[int, int]:
-    """Entries of the vocabularies of source and target."""
+    """The sizes of the source's and the target's vocabulary, in entries."""
     return tokenizer.source_size, tokenizer.size
 
 
@@ -284,5 +284,6 @@ def complete(
 
 
 def _record(path: Path) -> dict[str, str | int]:
-    sha256 = text_checksum(path)  # first, because its error names a missing file
+    # `text_checksum` is called first, because its error names a missing file.
+    sha256 = text_checksum(path)
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256}

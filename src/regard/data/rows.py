@@ -28,7 +28,7 @@ class Rows(NamedTuple):
     segments: Int[Tensor, "rows length"]
     """The number of each token's sentence in its row: 1, 2 and so on; 0 is padding."""
     positions: Int[Tensor, "rows length"]
-    """Place of each token in its sentence, from 0; 0 in padding."""
+    """The position of each token in its sentence, from 0; 0 in padding."""
 
     def to(self, device: torch.device | str) -> Rows:
         """The rows on this device; the program does not wait until a copy to a GPU is done."""
@@ -71,7 +71,7 @@ class Places(NamedTuple):
     segments: Integers
     """[tokens] The segment number of each token, from 1."""
     positions: Integers
-    """[tokens] The place of each token in its sentence, from 0."""
+    """[tokens] The position of each token in its sentence, from 0."""
     shape: tuple[int, int]
 
     @classmethod

@@ -22,11 +22,11 @@ class Survey:
     """The results of `survey`."""
 
     pairs: int
-    """All pairs of the corpus."""
+    """The number of all pairs of the corpus."""
     clean: int
-    """Pairs that `judge_text` keeps."""
+    """The number of clean pairs, which `judge_text` keeps."""
     characters: int
-    """Characters of the clean pairs."""
+    """The number of characters of the clean pairs."""
     held_out: list[TextPair]
     """Clean pairs that were drawn for validation, all different, in the order of the corpus."""
     repeats: Path | None

@@ -29,7 +29,7 @@ def _extra_dropout(case: Compared) -> Finding | None:
 
 
 def _positions(case: Compared) -> Finding | None:
-    """Judge the positions, and their number if they are learned; sinusoids have no limit."""
+    """Judge the kind of positional encodings; if they are learned, also judge their number."""
     if case.recipe.model.positions != "learned":
         return as_row("model.positions").finding(case)
     if changed := as_row(*_POSITIONS).finding(case):

@@ -34,7 +34,7 @@ A cell is empty if the setting does not have the field.
 
 
 def page() -> str:
-    """The text of the page."""
+    """The text of `docs/deviations.md`."""
     parts = [_INTRODUCTION, _departures(), _FIELDS, _not_judged(), _USUAL, _settings()]
     return "\n".join(parts)
 

@@ -162,7 +162,7 @@ _JOEYNMT: Mapping[str, Any] = {
 def _settings(
     source: str, beyond: tuple[Beyond, ...], fields: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Usual, ...]:
-    """The settings of one code base; `fields` maps the name of each setting to its fields."""
+    """The settings of one code base; `fields` maps each setting's name to its values."""
     return tuple(Usual(name, source, its, beyond) for name, its in fields.items())
 
 

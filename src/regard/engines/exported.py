@@ -28,7 +28,7 @@ def open_exported(directory: Path, engine: str, text: str = "tokenizer.json") ->
     """Open a directory that was exported for this engine; `text` is the tokenizer's file name.
 
     Raises ModelError if the directory was not exported for the engine, if a file is missing or
-    damaged, or if the manifest lacks what every export writes.
+    damaged, or if the manifest lacks an entry that every export writes.
     """
     if not directory.is_dir():
         raise ModelError(

@@ -21,12 +21,13 @@ def load_exported(directory: str | Path, engine: str) -> EngineTranslator:
     Raises RecipeError for an unknown engine, MissingExtra if the engine is not installed, and
     ModelError if the directory was not exported for the engine.
     """
-    translator = translator_by(engine)  # raises MissingExtra before ModelError
+    # `translator_by` comes first: MissingExtra is raised even if the directory is wrong, too.
+    translator = translator_by(engine)
     return translator(open_exported(Path(directory), engine), torch.get_num_threads())
 
 
 def translator_by(engine: str) -> Callable[[Exported, int], EngineTranslator]:
-    """The engine's translator class; its arguments are an exported directory and the threads.
+    """The engine's translator class; its arguments are an `Exported` and the number of threads.
 
     Raises RecipeError for an unknown engine, and MissingExtra if the engine is not installed.
     """

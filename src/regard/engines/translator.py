@@ -39,7 +39,8 @@ class EngineModel(ABC):
     def __init__(self, longest: int):
         self.by, self.longest = OneBatch(Products()), longest
         self.device = torch.device("cpu")
-        self.members: tuple[EncoderDecoder, ...] = ()  # none: the engine holds the weights
+        # The engine holds the weights, so regard has no networks here.
+        self.members: tuple[EncoderDecoder, ...] = ()
 
     @abstractmethod
     def start(self, source: Rows) -> Any:

@@ -1,10 +1,11 @@
 """CTranslate2 computes and searches; this module ranks its hypotheses by the rules of our search.
 
-CTranslate2's own search has another length penalty, and ends at another time. Both are replaced.
-CTranslate2 is asked for every hypothesis that finishes within some steps, and for every hypothesis
-that is live after these steps, each with its log-probability. The score of a live hypothesis will
-be at most its present log-probability divided by the largest penalty. If this bound is higher than
-a score that is to be returned, the sentence is searched again with more steps.
+CTranslate2's own search has another length penalty, and ends at another time. This module replaces
+both the penalty and the end. It asks CTranslate2 for every hypothesis that finishes within some
+steps, and for every hypothesis that is live after these steps, each with its log-probability. The
+score of a live hypothesis will be at most its present log-probability divided by the largest
+penalty. If this bound is higher than a score that is to be returned, the sentence is searched again
+with more steps.
 
 Our search never writes <pad> or <s>, but counts both in the softmax. CTranslate2 is told that these
 two tokens end a hypothesis, as </s> does. It then counts them in the softmax as well, and no live
@@ -118,7 +119,8 @@ class Prefixes:
     """The state of regard's search: the source of each row, and the tokens written so far."""
 
     sources: list[list[int]]
-    written: Tensor  # [rows, length]
+    written: Tensor
+    """[rows, length] Token ids."""
 
     def select(self, rows: Tensor) -> Prefixes:
         """The state of the rows with the numbers `rows`, in this order."""
@@ -234,7 +236,7 @@ class CTranslate2Translator(EngineTranslator):
     def _read(self, result: Any, recipe: SearchRecipe) -> list[Hypothesis] | None:
         """The hypotheses of one sentence with our scores, best first.
 
-        None if <pad> or <s> was among the best continuations.
+        Returns None if <pad> or <s> was among the best continuations.
         """
         pool = []
         for names, log_p in zip(result.hypotheses, result.scores, strict=True):

@@ -1,1 +1,1 @@
-"""Import models of other tools, export models to them, and compare both sides of a conversion."""
+"""Import models of other tools, export models to them, and compare both models of a conversion."""

@@ -53,7 +53,7 @@ class Side(Protocol):
         """[target, vocabulary] The logits after each token of `target`, which begins with <s>."""
 
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
-        """The best output of a beam search for each source; with beam 1, of greedy search.
+        """The best output for each source, by beam search or, if `beam` is 1, by greedy search.
 
         An output has at most `most` tokens when </s> is counted. `alpha` is the exponent of the
         length penalty, which has no effect with beam 1.
@@ -83,7 +83,7 @@ class Certificate(BaseModel):
     difference: float = 0.0
     """The largest absolute difference between corresponding logits of the two sides."""
     range: float = 0.0
-    """The largest minus the smallest compared logit of the model that regard does not compute."""
+    """The largest compared logit of the other program's model, minus the smallest."""
     greedy: float = 0.0
     """The share of sentences for which greedy search gives the same output on both sides."""
     searched: float = 0.0

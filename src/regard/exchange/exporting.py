@@ -146,7 +146,8 @@ def _to_ctranslate2(model: Model, out: Path, precision: str) -> Certificate:
 
 
 def _to_onnx(model: Model, out: Path) -> Certificate:
-    translator_by("onnx")  # raises if ONNX Runtime is missing, before anything is written
+    # If ONNX Runtime is missing, `translator_by` raises here, before anything is written.
+    translator_by("onnx")
     from regard.exchange.to_onnx import write_onnx
 
     return _write(model, out, "onnx", lambda folder: write_onnx(model, folder), TOLERANCE, {})
@@ -196,7 +197,8 @@ def _certified(
     """Compare `model` with `theirs`, the exported model; both use the same rules of search."""
     search = model.recipe.search
     rules = search if format == "onnx" else search.but(finish="beam")
-    # `transformers` lacks the penalty of §6.1, so both sides search without a penalty.
+    # `transformers` lacks the length penalty of §6.1. If the recipe has this penalty, both models
+    # search without a penalty.
     if format == "hf" and search.penalty != "length":
         rules = rules.but(penalty="length", alpha=0.0)
     return certify(

@@ -48,9 +48,9 @@ def not_run(why: str) -> Callable[[], Side]:
 def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) -> Recipe:
     """A recipe with the given fields, for `vocabulary` entries and sources of `longest` tokens.
 
-    The recipe has at least 300 entries, and a longest source of 2 to 2**20 tokens. `fields` must
-    include `d_model` and `heads`. Raises ModelError, which names the file `where`, if no recipe can
-    have the fields.
+    A number of entries below 300 becomes 300, and `longest` is moved into the range from 2 to
+    2**20. `fields` must include `d_model` and `heads`. Raises ModelError, which names the file
+    `where`, if no recipe can have the fields.
     """
     width, heads = fields["d_model"], fields["heads"]
     if heads > 0 and width % heads:
@@ -80,35 +80,35 @@ class ForeignConfig:
         return key in self._content
 
     def whole(self, key: str, default: int | None = None, least: int = 0, most: int = 2**31) -> int:
-        """The whole number of a key, from `least` to `most` - 1; other values raise ModelError."""
+        """The value of a key; raises ModelError unless it is an int from `least` to `most` - 1."""
         value = self._get(key, default)
         if type(value) is not int or not least <= value < most:
             raise self.refusal(key, f"a whole number from {least} to {most - 1:,}")
         return value
 
     def real(self, key: str, default: float | None = None, least: float = 0.0) -> float:
-        """The number of a key, from `least` to 1e9; raises ModelError for another value."""
+        """The value of a key; raises ModelError unless it is a number from `least` to 1e9."""
         value = self._get(key, default)
         if type(value) not in (int, float) or not least <= value <= 1e9:
             raise self.refusal(key, f"a number from {least:g}")
         return float(value)
 
     def flag(self, key: str, default: bool) -> bool:
-        """The boolean of a key; raises ModelError for another value."""
+        """The value of a key; raises ModelError unless it is a boolean."""
         value = self._get(key, default)
         if type(value) is not bool:
             raise self.refusal(key, "true or false")
         return value
 
     def word(self, key: str, default: str | None = None) -> str:
-        """The text of a key; raises ModelError for another value."""
+        """The value of a key; raises ModelError unless it is text."""
         value = self._get(key, default)
         if type(value) is not str:
             raise self.refusal(key, "a text")
         return value
 
     def choice(self, key: str, values: Mapping[str, str], default: str | None = None) -> str:
-        """Look up the text of a key in `values`; raises ModelError if `values` lacks this text."""
+        """Look up the value of a key in `values`; raises ModelError if `values` lacks it."""
         value = self.word(key, default)
         if value not in values:
             raise self.refusal(key, f"one of {', '.join(values)} to be converted exactly")
@@ -126,7 +126,7 @@ class ForeignConfig:
     def section(self, key: str) -> "ForeignConfig":
         """The nested configuration that is the value of a key, without null entries.
 
-        Raises ModelError for another value.
+        Raises ModelError if the value is not a nested configuration.
         """
         value = self._get(key, None)
         if not isinstance(value, dict):

@@ -36,7 +36,7 @@ TEXT_FILES = "source.spm", "target.spm", "vocab.json"
 def read_hf(directory: Path) -> Foreign:
     """Read a directory of MarianMTModel and MarianTokenizer; raises ModelError if that fails.
 
-    Files: config.json, generation_config.json if there is one, model.safetensors or
+    The files are config.json, generation_config.json if there is one, model.safetensors or
     pytorch_model.bin, source.spm, target.spm, vocab.json and, if they exist, target_vocab.json
     and tokenizer_config.json. If `regard export hf` wrote the directory from a model with regard's
     own tokenizer, that model is restored.
@@ -85,7 +85,7 @@ def _generation_keys(directory: Path, config: ForeignConfig) -> ForeignConfig:
     """The settings of the foreign search, from generation_config.json and config.json.
 
     Older models have all settings in config.json, so config.json gives the settings that
-    generation_config.json lacks. But if generation_config.json lacks the mark `_from_model_config`,
+    generation_config.json lacks. But if generation_config.json lacks the key `_from_model_config`,
     the model is a newer one: then only the ids of special tokens are read from config.json.
     """
     path = directory / "generation_config.json"

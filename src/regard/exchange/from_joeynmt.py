@@ -259,7 +259,7 @@ def _converted(
 def _own(
     weights: ForeignWeights, keys: ForeignConfig, tied: str, name: str, other: Tensor, entries: int
 ) -> Tensor:
-    """[entries, d_model] The matrix `name`; if the key `tied` is true, `other` is returned."""
+    """[entries, d_model] The matrix `name`, or `other` if the value of the key `tied` is true."""
     if keys.flag(tied, False):
         weights.drop([name])
         return other

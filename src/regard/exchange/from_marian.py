@@ -88,7 +88,8 @@ def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfi
     keys = ForeignConfig(parse_yaml(text, path), path)
     for key, values in _ONLY.items():
         keys.only(key, *values)
-    keys.whole("enc-depth", least=1)  # refuses models of other types, which lack this key
+    # A model of another type lacks the key enc-depth, so it is refused here.
+    keys.whole("enc-depth", least=1)
     return keys
 
 

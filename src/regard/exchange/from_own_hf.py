@@ -71,7 +71,7 @@ def _side(directory: Path, vocabulary: MarianVocabulary) -> MarianSide:
         return exported_side(directory, vocabulary)
     except ModuleNotFoundError:
         raise NotRunError("transformers is not installed") from None
-    except Exception as error:  # files of another version may raise any exception
+    except Exception as error:  # `transformers` may raise any error for files of other versions
         raise NotRunError(f"transformers cannot open it: {str(error)[:200]}") from None
 
 
@@ -114,7 +114,8 @@ def _in_our_order(found: dict[str, Tensor], recipe: ModelRecipe) -> dict[str, Te
     for name, values in found.items():
         if name.endswith(_D_MODEL_OUT):
             values = values[back]
-        elif values.ndim == 2:  # all other linear layers, and embeddings, have d_model columns
+        elif values.ndim == 2:
+            # Embeddings, and linear layers except W_o and W_2, have d_model columns.
             values = values[:, back]
         if ".W_q." in name and recipe.score == "dot":
             stack = recipe if name.startswith("encoder") else recipe.decoder

@@ -1,6 +1,6 @@
-"""The configuration of Hugging Face's `generate`, read as a search of regard.
+"""Read the configuration of Hugging Face's `generate`, as settings of regard's search.
 
-A setting without an equivalent raises ModelError, which names the setting.
+A setting that regard's search lacks raises ModelError, which names the setting.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class Generation:
     end: int
     pad: int
     forbidden: frozenset[int]
-    """Ids that a search never chooses; unless `excluded`, they still take part in the softmax."""
+    """Ids that a search never chooses; if `excluded` is False, the softmax still counts them."""
     excluded: bool
     """The value of `renormalize_logits`: whether the softmax leaves out the forbidden ids."""
 

@@ -114,7 +114,7 @@ def foreign_side(
         model.load_state_dict(dict(tensors), strict=False)
         model.tie_weights()
         cutter = transformers.MarianTokenizer.from_pretrained(str(directory), local_files_only=True)
-    except Exception as error:  # files of another version may raise any exception
+    except Exception as error:  # `transformers` may raise any error for files of other versions
         raise NotRunError(f"transformers cannot open it: {str(error)[:200]}") from None
     forbidden = sorted(generation.forbidden)
     return MarianSide(

@@ -12,11 +12,11 @@ from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD, SPECIAL, Tokenizer
 
 OURS = "regard.tokenizer.json"
-"""The file of an export that has regard's tokenizer; tokenizer.json is for `transformers`."""
+"""The exported file of the tokenizer that regard reads; `transformers` reads tokenizer.json."""
 
 
 def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> None:
-    """Write the tokenizer's files into a folder.
+    """Write the tokenizer's files into a folder; `positions` is the most tokens of a text.
 
     Raises ModelError for a tokenizer that is neither regard's own nor a MarianTokenizer.
     """
@@ -54,7 +54,7 @@ def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
         "pad_token": SPECIAL[PAD],
         "model_max_length": positions,
         "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,  # so that a typed "</s>" is read as plain text
+        "split_special_tokens": True,  # with True, a typed "</s>" is read as plain text
         "model_input_names": ["input_ids", "attention_mask"],
     }
     write_json(folder / "tokenizer_config.json", configuration)
@@ -68,7 +68,7 @@ def _is_marian(tokenizer: SentencePieceTokenizer) -> bool:
 
 def _write_marian(tokenizer: SentencePieceTokenizer, positions: int, folder: Path) -> None:
     """Write the original files of the tokenizer, and its settings as tokenizer_config.json."""
-    tokenizer.save(folder / OURS)  # this also writes the original files
+    tokenizer.save(folder / OURS)  # `save` writes the original files, too
     end, unknown, pad = (*tokenizer.settings.skipped, "<pad>")[:3]
     write_json(
         folder / "tokenizer_config.json",

@@ -172,9 +172,9 @@ class Graph:
         return self.node("MatMul", query, self.node("Transpose", keys, perm=[0, 1, 3, 2]))
 
     def blocked(self, source: str) -> str:
-        """[rows, 1, 1, source] True where no query attends to the source.
+        """[rows, 1, 1, source] True at each source token that no query attends to.
 
-        That is at padding and, if `source_end` is False, at </s>.
+        No query attends to padding or, if `source_end` is False, to </s>.
         """
         blocked = self.node("Equal", source, self.integers(PAD))
         if not self.recipe.source_end:

@@ -1,4 +1,4 @@
-"""Translate with encoder.onnx and decoder.onnx; needs onnxruntime and numpy, and nothing else.
+"""Translate with encoder.onnx and decoder.onnx; this program needs only onnxruntime and numpy.
 
     python translate_ids.py 17 254 9 2      # the ids of a source; the last one is </s>
 

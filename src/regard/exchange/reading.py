@@ -64,8 +64,8 @@ def read_object(path: Path) -> dict[str, Any]:
 def parse_yaml(text: str, where: Path) -> dict[str, Any]:
     """The object that YAML describes, without entries that are null; no code is executed.
 
-    Raises ModelError for text that is not such YAML, and for YAML with aliases: with aliases, a few
-    lines can describe an object that fills the memory.
+    Raises ModelError for text that does not describe an object, and for YAML with aliases: with
+    aliases, a few lines can describe an object that fills the memory.
     """
     try:
         import yaml
@@ -80,7 +80,7 @@ def parse_yaml(text: str, where: Path) -> dict[str, Any]:
         content = None if has_aliases else yaml.safe_load(text)
     except (RecursionError, MemoryError):
         raise ModelError(f"{where}: nested too deep: not a configuration") from None
-    except Exception as error:  # a value that does not fit its tag can raise any exception
+    except Exception as error:  # a YAML value that does not fit its tag can raise any exception
         raise ModelError(f"{where}: damaged, or not YAML: {error!s:.200}") from None
     if has_aliases:
         raise ModelError(f"{where}: its YAML has aliases (*name): write them out")

@@ -1,4 +1,4 @@
-"""Make a tokenizer from vocabularies and sub-word models that are given beside the weights."""
+"""Make the tokenizer of a foreign model from its vocabularies and its sub-word models."""
 
 import json
 import re
@@ -61,7 +61,7 @@ class Texts:
         }
 
     def refuse_unfit(self) -> None:
-        """Raise RecipeError for files that cannot be combined."""
+        """Raise RecipeError for more than two files of a kind, or files that cannot be combined."""
         given = self.vocabularies, self.cutters, self.codes, self.languages
         for option, ones in zip(("vocab", "spm", "codes", "language"), given, strict=True):
             if len(ones) > 2:
@@ -277,7 +277,7 @@ def _unquoted(piece: str) -> str:
             raise ValueError
         found += chr(int(digits, 16)) if count else _ESCAPES[kind]
         i += 2 + len(digits)
-    found.encode()  # raises ValueError if there is half of a surrogate pair
+    found.encode()  # `encode` raises ValueError for half of a surrogate pair
     return found
 
 

@@ -1,8 +1,8 @@
 """Write a model as a package of Argos Translate; LibreTranslate installs such packages, too.
 
 A package is a zip file of one folder. The folder holds metadata.json, sentencepiece.model and
-`model`, a directory in CTranslate2's format. For its beam search, Argos Translate has settings of
-its own; those of the model have no effect.
+`model`, a directory in CTranslate2's format. Argos Translate has its own settings for beam search;
+the settings in the model's recipe have no effect.
 """
 
 from __future__ import annotations

@@ -101,10 +101,11 @@ def _specified(recipe: ModelRecipe) -> Any:
 
 
 def _set_layer(layer: Any, weights: NamedWeights, parts: dict[str, str], *, scaled: bool) -> None:
-    """Fill an encoder layer or a decoder layer; `parts` has the names of our modules.
+    """Set the weights of an encoder layer or a decoder layer of CTranslate2.
 
-    In CTranslate2, each sub-layer has its own LayerNorm. Attention divides by sqrt(d_k) only if
-    `scaled`.
+    `parts` maps each part of the layer, such as self.q, to the name of regard's module. In
+    CTranslate2, each sub-layer has its own LayerNorm. If `scaled` is False, attention does not
+    divide by sqrt(d_k).
     """
     cross = {"cross": layer.attention} if hasattr(layer, "attention") else {}
     for kind, spec in {"self": layer.self_attention, **cross, "ff": layer.ffn}.items():

@@ -18,7 +18,8 @@ _UNSPACED = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]|{UNSPACED.pat
 """Characters of Thai, Lao, Burmese, Khmer, Chinese and Japanese: scripts without spaces."""
 _STRETCH = re.compile(f"(?:{_UNSPACED.pattern})+")
 SHORTEST, SHARE = 10, 3
-"""If a source has at least 10 pieces, a translation with less than a third as many is truncated."""
+"""If a source has at least SHORTEST pieces, a translation with less than 1 / SHARE of their number
+counts as truncated."""
 
 
 def flaws(
@@ -64,7 +65,7 @@ def _repeats(text: str) -> bool:
 
 def _come_again(words: Sequence[str], shortest: int) -> bool:
     for period in range(shortest, _LONGEST_PERIOD + 1):
-        same = 0  # number of words in a row that equal the word `period` places before
+        same = 0  # how many words in a row equal the word that is `period` words earlier
         for earlier, word in zip(words, words[period:], strict=False):
             same = same + 1 if earlier == word and _is_word(word) else 0
             if same >= period * (COPIES - 1):

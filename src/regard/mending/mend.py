@@ -32,7 +32,8 @@ def mended(
     translations without flaws, they replace the first ones; otherwise the first ones are returned
     with their flaws. A sentence that the translator has split is not searched for again.
     """
-    pieces = [len(ids) + 1 for ids in translator.tokenizer.encode(sentences)]  # 1 for </s>
+    # The number of pieces of a sentence includes </s>.
+    pieces = [len(ids) + 1 for ids in translator.tokenizer.encode(sentences)]
     results = [
         Mended(best, _flaws(translator, sentence, count, best[0].text))
         for sentence, count, best in zip(sentences, pieces, found, strict=True)

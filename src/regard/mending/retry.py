@@ -41,7 +41,9 @@ def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[
     the length penalty of the first search, so that all scores can be compared. A sentence must have
     at most `translator.longest` pieces, </s> included.
     """
-    wider = copy(translator)  # a translator's beam also decides how it batches sentences
+    # The wider beam is set in a copy of the translator, because `hypotheses` looks at the beam of
+    # its own translator when it divides sentences into batches.
+    wider = copy(translator)
     wider.recipe = wider_search(translator.recipe)
 
     def search_batch(rows: Rows, limits: Tensor, _: list[int]) -> list[list[Hypothesis]]:
@@ -64,7 +66,8 @@ class Remembering:
     """The decoding state of a model, and the tokens written so far."""
 
     state: Any
-    tokens: Tensor  # [rows, length]
+    tokens: Tensor
+    """[rows, length] Token ids."""
 
     def select(self, rows: Tensor) -> Remembering:
         """The state and the tokens of the rows with the numbers `rows`, in this order."""
