@@ -281,5 +281,5 @@ def _log(quiet: bool) -> None:
 
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     logging.getLogger("regard.serve").setLevel(logging.ERROR if quiet else logging.INFO)
-    for library in "uvicorn.error", "python_multipart":  # they warn of what clients do wrong
+    for library in "uvicorn.error", "python_multipart":  # these loggers warn of clients' mistakes
         logging.getLogger(library).setLevel(logging.ERROR)

@@ -255,5 +255,5 @@ def _set_search(
             f"--n-best {n_best} is more than the beam of {translator.recipe.beam}: raise --beam too"
         )
     translator.refuse_other_search()
-    if translator.one_by_one:  # this depends on the beam, which is set above
+    if translator.one_by_one:  # `one_by_one` depends on the beam, which is set above
         note("--exact: on this processor sentences must be decoded one at a time, which is slow")

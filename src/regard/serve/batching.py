@@ -79,7 +79,7 @@ class Batcher(Generic[_Item, _Result]):
         raised. A queue below its limit takes all of the sentences, even if it is over the limit
         afterwards: otherwise, a request with many sentences could never be served.
         """
-        if self.full:  # checked before `measure`, which is slow, and again with the lock
+        if self.full:  # `full` is tested before `measure`, which is slow, and again with the lock
             raise QueueFull
         lengths = self._measure(sentences)
         futures: list[Future[_Result]] = [Future() for _ in sentences]

@@ -97,7 +97,7 @@ class Guard:
             # These requests pass one by one, so that other tasks of the event loop run in between.
             async with self._turn:
                 await asyncio.sleep(0)
-            if self._service.busy:  # refused here: the route would take ten times as long
+            if self._service.busy:  # a refusal by the route would take ten times as long
                 raise busy()
         return body
 

@@ -56,7 +56,7 @@ def v1_routes(service: Service) -> APIRouter:
         engine = _engine(service, request, query)
         if query.stream:
             if engine.full:
-                raise busy()  # before the stream starts, as the status cannot be changed later
+                raise busy()  # raised before the stream starts, as the status cannot change later
             events = _events(service, request, engine, query)
             headers = {"X-Accel-Buffering": "no"}  # tells nginx not to buffer events
             return _Stream(events, media_type="text/event-stream", headers=headers)
@@ -97,7 +97,7 @@ async def _job(
     query: Query,
     on_partial: Callable[[int, str], object] | None = None,
 ) -> AsyncIterator[Job]:
-    """A context that translates a text; refuses to return the attention of several sentences."""
+    """A context that translates a text; raises HTTPException for attention of several sentences."""
 
     def ask(number: int, sentence: str) -> SentenceRequest:
         return SentenceRequest(
