@@ -117,8 +117,8 @@ class Copies(Generic[_Task, _Result]):
     def _copy(self, run: Callable[[Connection, Connection], NoReturn]) -> None:
         here, there = Pipe()
         try:
-            # Not multiprocessing: its child first closes standard input. If a thread of the parent
-            # reads from standard input, the child would have to wait for this thread.
+            # multiprocessing is not used: its child first closes standard input. If a thread of the
+            # parent reads from standard input, the child would have to wait for this thread.
             pid = os.fork()
             if not pid:
                 run(here, there)
@@ -184,7 +184,7 @@ def _run_tasks(
                 number = own_end.recv()
                 own_end.send((number, *_answer(job, tasks[number])))
     finally:
-        # Not sys.exit: it would flush the parent's buffers and call its exit handlers again.
+        # sys.exit is not used: it would flush the parent's buffers and call its exit handlers again.
         os._exit(1)
 
 

@@ -128,7 +128,7 @@ class Processes:
         """
         if self.count == 1:
             return work()
-        done = f"done/{self.store.add(f'calls/{self.rank}', 1)}"  # the number of this call
+        done = f"done/{self.store.add(f'calls/{self.rank}', 1)}"  # with the number of this call
         result = work() if self.first else None
         if self.first:
             self.store.set(done, "")
