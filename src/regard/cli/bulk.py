@@ -93,7 +93,7 @@ def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
 
     def stop(signum: int, frame: FrameType | None) -> None:
         for again in previous:
-            signal.signal(again, signal.SIG_IGN)  # a second signal does not interrupt the note
+            signal.signal(again, signal.SIG_IGN)  # a second signal must not interrupt the message
         raise _Stopped(128 + signum)
 
     previous = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}

@@ -195,7 +195,7 @@ def _server(app: "ASGIApp", timeout: float) -> "Server":
     config = uvicorn.Config(
         app,
         log_config=None,
-        access_log=False,  # the log would show the query string, which may hold a user's text
+        access_log=False,  # an access log would show query strings, which may hold users' texts
         server_header=False,
         # With httptools, the body of a request that offers another protocol (`Upgrade`) would be
         # read as the next request.

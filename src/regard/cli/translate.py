@@ -165,7 +165,7 @@ def _write(
 
     if out is None:
         for text in writing.translated(read_lines(writing.input)):
-            typer.echo(text, color=True)  # otherwise typer would remove escape sequences
+            typer.echo(text, color=True)  # with color=True, typer keeps escape sequences
     else:
         given = writing.input, out, models, settings
         translate_file(*given, writing.measured, writing.translated, quiet=quiet)

@@ -171,7 +171,7 @@ def keep_freed_memory() -> None:
         # With -1, freed memory is never returned to the system. The largest threshold, 2 GiB, would
         # be too low for a large step.
         libc.mallopt(m_trim_threshold, -1)
-        # One arena for all threads: a thread's own arena cannot hold blocks of over 64 MB.
+        # All threads use one arena: a thread's own arena cannot hold blocks of over 64 MB.
         libc.mallopt(m_arena_max, 1)
     except (OSError, AttributeError):
         pass

@@ -51,7 +51,7 @@ def give_back_memory() -> None:
 
 
 def restart_peak(device: torch.device) -> int:
-    """Reset the peak to the memory that is in use now, and return it in bytes."""
+    """Reset the peak of memory use to the memory that is in use now; return it in bytes."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:

@@ -55,7 +55,7 @@ class Batcher(Generic[_Item, _Result]):
         self._translate, self._measure = translate, measure
         self._most, self._budget, self._wait = most, budget, wait
         self._rest, self._idle = rest, idle
-        self._queue: dict[int, _Waiting[_Item, _Result]] = {}  # in the order of arrival
+        self._queue: dict[int, _Waiting[_Item, _Result]] = {}  # sentences in the order of arrival
         self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._closed = False

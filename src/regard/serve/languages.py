@@ -100,7 +100,7 @@ class Detector:
 
     def __init__(self, languages: Sequence[str]):
         self._identifier = copy(_identifier())
-        self._codes: dict[str, list[str]] = {}  # the given codes, by `base(code)`
+        self._codes: dict[str, list[str]] = {}  # maps `base(code)` to the codes with this base
         for code in languages:
             self._codes.setdefault(base(code), []).append(code)
         self._known = sorted(self._codes.keys() & set(self._identifier.labels))
