@@ -43,7 +43,7 @@ class ServerLimits:
 
     @property
     def body(self) -> int:
-        """The most bytes of a valid body; a JSON character takes up to 12 bytes in escapes."""
+        """The most bytes of a valid body; a JSON character takes up to 12 bytes: \\uXXXX\\uXXXX."""
         return 12 * self.characters + 65_536
 
 
