@@ -48,7 +48,8 @@ def chosen_language(text: str | None, reference: Path) -> str:
 
     The code is `text`, the value of --language. If `text` is None, the code is the ending of the
     reference's name (`ref.fr`, `ref.fr.gz`), or "de" if Moses lists no abbreviations for that
-    ending. Raises RecipeError if `text` is not two or three letters, or the code of a country.
+    ending. Raises RecipeError if `text` is a country code, or is not two or three lower-case
+    letters.
     """
     if text is None:
         packed = reference.suffix in {".gz", ".xz", ".zst"}

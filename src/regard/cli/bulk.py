@@ -88,12 +88,12 @@ def translate_file(
 def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
     """A context in which SIGINT and SIGTERM end the command, with exit status 128 + signal number.
 
-    If `blocks` are given, a note first says how much of them is finished.
+    If `blocks` are given, a note first says how many of their lines are finished.
     """
 
     def stop(signum: int, frame: FrameType | None) -> None:
         for again in previous:
-            signal.signal(again, signal.SIG_IGN)  # a second signal does not interrupt the note
+            signal.signal(again, signal.SIG_IGN)  # a second signal must not interrupt the message
         raise _Stopped(128 + signum)
 
     previous = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}

@@ -18,9 +18,9 @@ class Shown(NamedTuple):
     """The results of a trained demo on the examples for testing, and what to do next."""
 
     measured: dict[str, float]
-    """The results, by their names in result.json."""
+    """The results; each key is the name of a result in result.json."""
     figures: dict[str, str]
-    """The results as texts, by the names to print."""
+    """The results as texts; each key is the name of a result to print."""
     commands: list[str]
     """Commands to try next."""
 

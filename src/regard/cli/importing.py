@@ -21,7 +21,7 @@ _VocabOption = Annotated[
 
 
 class _Cutting(NamedTuple):
-    """How the other program cuts text into the pieces of its vocabulary."""
+    """Options that say how the program of the model cuts text into pieces of its vocabulary."""
 
     spm: Annotated[
         list[Path] | None,

@@ -258,7 +258,7 @@ class _View:
         note(f"{path}: Figure {number}")
 
     def write_json(self, path: Path) -> None:
-        """Write everything as JSON to the file `path`, or to standard output if `path` is "-"."""
+        """Write all of `found` as JSON to the file `path`, or to standard output if it is "-"."""
         content = json.dumps(self.found.as_json(), ensure_ascii=False)
         if str(path) == "-":
             typer.echo(content)

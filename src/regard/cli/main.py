@@ -106,7 +106,7 @@ def main() -> None:
     except BrokenPipeError:
         _silence(sys.stdout)
         sys.exit(141)
-    except OSError as error:  # such as a full disk behind standard output
+    except OSError as error:  # for example, the disk behind standard output is full
         if error.filename is None:
             _silence(sys.stdout)
         place = "standard output" if error.filename is None else os.fsdecode(error.filename)
@@ -151,7 +151,7 @@ def _refuse_empty_values(arguments: list[str]) -> None:
 def _usage(error: typer.TyperException) -> str:
     """A sentence that says what is wrong with the command line."""
     context: Any = getattr(error, "ctx", None)
-    if context and hasattr(error, "possibilities"):  # no such option
+    if context and hasattr(error, "possibilities"):  # the command line has an unknown option
         name = getattr(error, "option_name", "")
         if isinstance(context.command, Commands):
             return f"unknown option {name}: options of a command are given after its name"

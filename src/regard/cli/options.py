@@ -25,7 +25,7 @@ def _recipes(incomplete: str) -> list[str]:
 
 
 class TextOptions(NamedTuple):
-    """Files of text in two languages."""
+    """Options that name files of text in two languages."""
 
     source: Annotated[Files, typer.Option(help="Source text; may be given again.")] = None
     target: Annotated[
@@ -42,7 +42,7 @@ MixOption = Annotated[
 
 
 class TreeOptions(NamedTuple):
-    """Files of trees."""
+    """Options that name files of syntax trees."""
 
     trees: Annotated[
         Files, typer.Option(help="Trees to learn from, instead of text; may be given again.")
@@ -136,7 +136,7 @@ def refuse_engine(models: Sequence[Path], precision: str, exact: bool | None) ->
     given = {
         "several models": len(models) > 1,
         f"--precision {precision}": precision
-        not in ("fp32", "fastest"),  # regard export chooses the precision
+        not in ("fp32", "fastest"),  # `regard export` has chosen the model's precision
         "--exact": bool(exact),
     }
     for option, found in given.items():

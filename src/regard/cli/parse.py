@@ -86,11 +86,11 @@ def parse(
     split = by_blanks if tokenised else treebank_words()
     parser = _opened(model, precision, beam, threads)
     if str(input) == "-" and sys.stdin.isatty():
-        window = 1  # someone types, and waits for each answer
+        window = 1  # a person types sentences and waits for each answer
     sentences = map(split, read_lines(input))
     for number, best in enumerate(parser.stream(sentences, window=window), start=1):
         for line in form.lines(best):
-            typer.echo(line, color=True)  # otherwise typer would remove escape sequences in words
+            typer.echo(line, color=True)  # with color=True, typer keeps escape sequences in words
         if svg is not None and best:
             _write_svg(svg / f"{number}.svg", best[0].tree)
 

@@ -83,7 +83,7 @@ def announce(recipe: "Recipe", found: "Outline") -> None:
 
 
 def _lines(plan: "Plan", recipe: "Recipe") -> dict[str, str]:
-    """The texts of the plan, by the name that is printed before each of them."""
+    """The texts of the plan; each key is the name that is printed before its text."""
     from regard.paper import BASE, BASE_TIME, BIG_TIME
 
     embedding, encoder, decoder = (amount(count, NUMBERS) for count in plan.parameters)

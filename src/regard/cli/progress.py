@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regard.run.journal import Record
 
 PLAIN_LINE_SECONDS = 10.0
-"""A plain line is left out if the last one is less than this many seconds old, unless urgent."""
+"""For this many seconds after a plain line of progress, only urgent lines are written."""
 
 
 class _Display:
@@ -202,7 +202,7 @@ class BulkDisplay(_Display):
         return shown
 
     def __call__(self, missing: set[int]) -> None:
-        """Show how much is translated, given the numbers of the missing blocks."""
+        """Show how much is translated; `missing` has the indices of the untranslated blocks."""
         now, blocks = time.monotonic(), self._blocks
         lines, tokens = blocks.lines_of(missing), sum(blocks.tokens[n] for n in missing)
         begins = self._first is None

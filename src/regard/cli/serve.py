@@ -195,7 +195,7 @@ def _server(app: "ASGIApp", timeout: float) -> "Server":
     config = uvicorn.Config(
         app,
         log_config=None,
-        access_log=False,  # the log would show the query string, which may hold a user's text
+        access_log=False,  # an access log would show query strings, which may hold users' texts
         server_header=False,
         # With httptools, the body of a request that offers another protocol (`Upgrade`) would be
         # read as the next request.
@@ -281,5 +281,5 @@ def _log(quiet: bool) -> None:
 
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     logging.getLogger("regard.serve").setLevel(logging.ERROR if quiet else logging.INFO)
-    for library in "uvicorn.error", "python_multipart":  # they warn of what clients do wrong
+    for library in "uvicorn.error", "python_multipart":  # these loggers warn of clients' mistakes
         logging.getLogger(library).setLevel(logging.ERROR)

@@ -173,7 +173,7 @@ def _minutes(duration: str | None) -> float | None:
 
 
 def _refuse_several(seeds: int | None, plan: bool, verify_resume: int | None) -> None:
-    """Raise RegardError for what cannot be combined with --diversify."""
+    """Raise RegardError for several processes, and for options that --diversify excludes."""
     if seeds or plan or verify_resume is not None:
         raise RegardError(
             "--diversify trains three different models: leave out --seeds, --plan and "

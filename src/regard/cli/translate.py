@@ -165,7 +165,7 @@ def _write(
 
     if out is None:
         for text in writing.translated(read_lines(writing.input)):
-            typer.echo(text, color=True)  # otherwise typer would remove escape sequences
+            typer.echo(text, color=True)  # with color=True, typer keeps escape sequences
     else:
         given = writing.input, out, models, settings
         translate_file(*given, writing.measured, writing.translated, quiet=quiet)
@@ -255,5 +255,5 @@ def _set_search(
             f"--n-best {n_best} is more than the beam of {translator.recipe.beam}: raise --beam too"
         )
     translator.refuse_other_search()
-    if translator.one_by_one:  # this depends on the beam, which is set above
+    if translator.one_by_one:  # `one_by_one` depends on the beam, which is set above
         note("--exact: on this processor sentences must be decoded one at a time, which is slow")

@@ -173,5 +173,5 @@ def _facts(its: "Mended") -> dict[str, Any]:
 
 
 def _on_one_line(text: str) -> str:
-    # A safeguard: the vocabulary may allow a line end, although a trained model writes none.
+    # The vocabulary may allow a line end, although a trained model writes none.
     return text.replace("\n", " ").replace("\r", " ")

@@ -57,7 +57,7 @@ def tune(
     tried = try_searches(load(model), sources, references, tokenizer, heard=show)
     if not dry_run:
         keep_chosen(model, tried)
-        if journal.path.exists():  # it is a run
+        if journal.path.exists():  # `model` is a run directory
             write_tuned(journal, opened.manifest.get("step", 0), len(sources), own, tried)
     beam, alpha, _ = tried[0]
     typer.echo(f"{model}: chosen: beam {beam}, alpha {alpha}" + ", not kept" * dry_run)

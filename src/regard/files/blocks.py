@@ -73,7 +73,8 @@ class Blocks:
         """
         while True:
             if self._read_manifest():
-                with suppress(FileNotFoundError):  # no folder: the blocks have just been joined
+                # If the folder is missing, the blocks have just been joined.
+                with suppress(FileNotFoundError):
                     self._open_claims()
                     return True
             elif self.out.exists():
@@ -90,9 +91,10 @@ class Blocks:
         """Write each missing block that no other process has claimed.
 
         `translate` is called with the lines of a block and the number of its first line, from 0,
-        and returns the block's text. `listen` is called from time to time with the missing blocks.
-        With `wait`, return only when no block is missing: if another process ends before its block
-        is finished, the block is written here. Raises RegardError if `source` has changed.
+        and returns the block's text. `listen` is called from time to time with the indices of the
+        missing blocks. With `wait`, return only when no block is missing: if another process ends
+        before its block is finished, the block is written here. Raises RegardError if `source` has
+        changed.
         """
         while missing := self.missing():
             if any(self._is_free(number) for number in sorted(missing)):
@@ -127,10 +129,10 @@ class Blocks:
         remove_directory(self.folder)
 
     def missing(self) -> set[int]:
-        """The numbers of the blocks that no process has finished."""
+        """The indices of the blocks that no process has finished."""
         try:
             names = os.listdir(self.folder)  # noqa: PTH208
-        except FileNotFoundError:  # no folder: the blocks have been joined
+        except FileNotFoundError:  # the folder is gone, because the blocks have been joined
             return set()
         return set(range(len(self.tokens))) - {int(name) for name in names if name.isdigit()}
 

@@ -49,7 +49,7 @@ def replace_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, An
 
 
 def replace_file(path: Path, name: str, content: bytes, **about: Any) -> bool:
-    """Replace one file of a sealed directory, and in the manifest its checksum and `about`.
+    """Replace one file of a sealed directory; set its checksum and `about` in the manifest.
 
     Nothing is verified: another file that is damaged stays damaged. Returns False, and changes
     nothing, if the directory has no manifest that can be read. Raises RegardError if a file cannot

@@ -181,7 +181,7 @@ def sync(path: Path) -> None:
 
 
 def sync_all(directory: Path) -> None:
-    """`sync` each file of a directory, and the directory itself."""
+    """Call `sync` for each file of a directory, and for the directory itself."""
     for path in sorted(directory.iterdir()):
         sync(path)
     sync(directory)

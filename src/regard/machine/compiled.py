@@ -42,7 +42,7 @@ def is_turned_off() -> bool:
 
 
 def _options(graphs: bool) -> dict[str, Any]:
-    from torch._inductor import list_options  # slow to import
+    from torch._inductor import list_options  # this import is slow
 
     known = set(list_options())
     return {"triton.cudagraphs": graphs} | {k: v for k, v in OPTIONS.items() if k in known}

@@ -110,24 +110,24 @@ class Copies(Generic[_Task, _Result]):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for pid in self._pids.values():
-            with suppress(ChildProcessError):  # other code may have waited for this copy already
+            with suppress(ChildProcessError):  # other code may have called waitpid for this copy
                 os.waitpid(pid, 0)
         self._pids.clear()
 
     def _copy(self, run: Callable[[Connection, Connection], NoReturn]) -> None:
         here, there = Pipe()
         try:
-            # Not multiprocessing: its child first closes standard input. If a thread of the parent
-            # reads from standard input, the child would have to wait for this thread.
+            # multiprocessing is not used: its child first closes standard input. If a thread of the
+            # parent reads from standard input, the child would have to wait for this thread.
             pid = os.fork()
             if not pid:
                 run(here, there)
             self._pids[here] = pid
         except BaseException:
-            here.close()  # if an interrupt came before the copy was in `_pids`, this ends the copy
+            here.close()  # closing the pipe ends a copy that an interrupt kept out of `_pids`
             raise
         finally:
-            there.close()  # only the new copy may hold this end; later copies must not inherit it
+            there.close()  # only the new copy may hold this end of the pipe, not later copies
 
     def _receive(self, copy: Connection) -> tuple[int, _Result, Exception | None]:
         try:
@@ -176,7 +176,7 @@ def _run_tasks(
     try:
         _is_copy = True
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        parents_end.close()  # so that the pipe breaks when the parent ends
+        parents_end.close()  # otherwise the pipe would not break when the parent ends
         gc.freeze()  # otherwise a garbage collection would write to shared memory, and so copy it
         prepare()
         with suppress(EOFError, OSError):
@@ -184,7 +184,7 @@ def _run_tasks(
                 number = own_end.recv()
                 own_end.send((number, *_answer(job, tasks[number])))
     finally:
-        # Not sys.exit: it would flush the parent's buffers and call its exit handlers again.
+        # sys.exit is not used: it would flush the parent's buffers and call its exit handlers.
         os._exit(1)
 
 

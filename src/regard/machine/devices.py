@@ -168,10 +168,10 @@ def keep_freed_memory() -> None:
         libc = ctypes.CDLL("libc.so.6")
         m_mmap_threshold, m_trim_threshold, m_arena_max = -3, -1, -8
         libc.mallopt(m_mmap_threshold, 2**31 - 1)
-        # -1: freed memory is never returned to the system. The largest threshold, 2 GiB, would be
-        # too low for a large step.
+        # With -1, freed memory is never returned to the system. The largest threshold, 2 GiB, would
+        # be too low for a large step.
         libc.mallopt(m_trim_threshold, -1)
-        # One arena for all threads: a thread's own arena cannot hold blocks of over 64 MB.
+        # All threads use one arena: a thread's own arena cannot hold blocks of over 64 MB.
         libc.mallopt(m_arena_max, 1)
     except (OSError, AttributeError):
         pass

@@ -57,7 +57,7 @@ def signals_blocked() -> Iterator[None]:
     If a signal comes within the block, this process reacts to the signal after the block. In the
     started processes, the signals stay blocked.
     """
-    previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # a child inherits the mask
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # child processes inherit the mask
     try:
         yield
     finally:

@@ -51,7 +51,7 @@ def give_back_memory() -> None:
 
 
 def restart_peak(device: torch.device) -> int:
-    """Reset the peak to the memory that is in use now, and return it in bytes."""
+    """Reset the peak of memory use to the memory that is in use now; return it in bytes."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
@@ -75,7 +75,7 @@ def _bounds() -> Iterator[tuple[int, int]]:
     Inactive cached files do not count as used: the system frees them on demand.
     """
     for kind, group in _groups():
-        with suppress(OSError, ValueError):  # no such file, or its content is "max"
+        with suppress(OSError, ValueError):  # the file is missing, or its content is "max"
             bound, used = (int((group / name).read_text()) for name in (kind.bound, kind.used))
             counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
             yield bound, used - int(counts.get(kind.cached, 0))
@@ -87,7 +87,7 @@ def _groups() -> Iterator[tuple[_Kind, Path]]:
             number, controllers, path = line.split(":", 2)
             kind = _V2 if number == "0" else _V1
             if kind is _V2 or "memory" in controllers.split(","):
-                # In a container, this may be a path of the host: only parents of it may exist here.
+                # In a container, `path` may be from the host: perhaps only its parents exist here.
                 within = Path(path.strip("/"))
                 for part in (within, *within.parents):
                     yield kind, CGROUPS / kind.folder / part

@@ -62,7 +62,7 @@ class Processes:
     store: Any = None
     """torch's key-value store, which outlives each single process."""
     _waits: list[float] = field(default_factory=list, compare=False)
-    """The `time.monotonic` at which this process began to wait; empty while it does not wait."""
+    """The times (`time.monotonic`) at which this process began to wait; empty if it does not."""
 
     @property
     def first(self) -> bool:
@@ -128,7 +128,7 @@ class Processes:
         """
         if self.count == 1:
             return work()
-        done = f"done/{self.store.add(f'calls/{self.rank}', 1)}"  # the number of this call
+        done = f"done/{self.store.add(f'calls/{self.rank}', 1)}"  # the key has this call's number
         result = work() if self.first else None
         if self.first:
             self.store.set(done, "")

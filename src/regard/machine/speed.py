@@ -42,7 +42,7 @@ def _speed(device: torch.device, size: int, threads: int) -> float:
     seconds: list[float] = []
     own = nullcontext() if threads == 0 else computing_with(threads)
     with _in_full_precision(), own, torch.no_grad():
-        torch.mm(a, b)  # not timed: the first product also loads libraries
+        torch.mm(a, b)  # the first product is not timed, as it also loads libraries
         wait_for(device)
         while len(seconds) < PRODUCTS or sum(seconds) < LEAST_SECONDS:
             begin = time.perf_counter()

@@ -192,4 +192,4 @@ def answer_requests() -> None:
                 answer = None, error
             pickle.dump(answer, answers, protocol=5)
             answers.flush()
-    os._exit(1)  # not sys.exit, which would flush standard output to a pipe that may be closed
+    os._exit(1)  # sys.exit would flush standard output to a pipe that may be closed

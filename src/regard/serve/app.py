@@ -78,7 +78,7 @@ def create_app(
     guard = Guard(app, service)
     if not origins:
         return guard
-    return CORSMiddleware(  # around the guard, so that a page can read the guard's refusals
+    return CORSMiddleware(  # CORSMiddleware wraps the guard: a page can read the guard's refusals
         guard,
         allow_origins=list(origins),
         allow_methods=["GET", "HEAD", "POST"],

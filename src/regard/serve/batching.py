@@ -55,7 +55,7 @@ class Batcher(Generic[_Item, _Result]):
         self._translate, self._measure = translate, measure
         self._most, self._budget, self._wait = most, budget, wait
         self._rest, self._idle = rest, idle
-        self._queue: dict[int, _Waiting[_Item, _Result]] = {}  # in the order of arrival
+        self._queue: dict[int, _Waiting[_Item, _Result]] = {}  # sentences in the order of arrival
         self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._closed = False
@@ -79,7 +79,7 @@ class Batcher(Generic[_Item, _Result]):
         raised. A queue below its limit takes all of the sentences, even if it is over the limit
         afterwards: otherwise, a request with many sentences could never be served.
         """
-        if self.full:  # checked before `measure`, which is slow, and again with the lock
+        if self.full:  # `full` is tested before `measure`, which is slow, and again with the lock
             raise QueueFull
         lengths = self._measure(sentences)
         futures: list[Future[_Result]] = [Future() for _ in sentences]

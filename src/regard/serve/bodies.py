@@ -54,7 +54,7 @@ def _charset(request: Request) -> str:
 
 
 async def _multipart(request: Request) -> dict[str, Any]:
-    _charset(request)  # refuses a charset not in CHARSETS, before Starlette decodes the form
+    _charset(request)  # Starlette must decode the form only by a charset in CHARSETS
     most = len(await request.body())  # no field is larger than the body, which the guard limits
     async with request.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=most) as form:
         return _first(form.multi_items())

@@ -159,7 +159,7 @@ class Engine:
         if cells * heads > MOST_CELLS or split or len(written) > model.longest:
             return rendering
         look = seen(model, tokenizer, request.sentence, source, written, by_words=True)
-        # The mean over all layers, because the layer that aligns best differs by model
+        # The mean over all layers is used, because the layer that aligns best differs by model
         # (experiments/figures/alignment.py).
         mean = look.weights["cross"].mean((0, 1)).tolist()
         return replace(

@@ -85,7 +85,7 @@ class Guard:
         limit, headers = self._limits.body, dict(scope["headers"])
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > max(limit, MOST_DISCARDED):
-            raise _too_large(limit)  # at once: a body of this size is not read to its end
+            raise _too_large(limit)  # a body of this size is refused at once, and not read
         try:
             async with asyncio.timeout(self._limits.seconds):
                 body = await _whole(receive, limit)
@@ -97,16 +97,17 @@ class Guard:
             # These requests pass one by one, so that other tasks of the event loop run in between.
             async with self._turn:
                 await asyncio.sleep(0)
-            if self._service.busy:  # refused here: the route would take ten times as long
+            if self._service.busy:  # a refusal by the route would take ten times as long
                 raise busy()
         return body
 
     def _record(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
         state = scope["state"]
-        problem = state.pop("problem", None)  # removed: an exception keeps its frames in memory
+        problem = state.pop("problem", None)  # an exception in `state` would keep frames in memory
         path = scope["path"]
         if path not in TRANSLATING:
-            path = getattr(scope.get("route"), "path", "other")  # the route's pattern, not the URL
+            # The label of the metrics is the pattern of the route, not the URL of the request.
+            path = getattr(scope.get("route"), "path", "other")
         status = answer.status or 499
         self._metrics.requests.labels(path, status).inc()
         self._metrics.seconds.labels(path).observe(seconds)

@@ -105,7 +105,7 @@ class Detector:
 
     def __init__(self, languages: Sequence[str]):
         self._all, self._given = _identifier(), copy(_identifier())
-        self._codes: dict[str, list[str]] = {}  # the given codes, by py3langid's label
+        self._codes: dict[str, list[str]] = {}  # maps py3langid's label to the given codes
         for code in languages:
             label = _LABELS.get(base(code), base(code))
             self._codes.setdefault(label, []).append(code)

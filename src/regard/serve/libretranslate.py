@@ -199,8 +199,8 @@ def _answer(found: list[list[str]], wanted: int, guesses: list[Guess], as_list: 
 async def _versions(job: Job, n_best: int) -> list[str]:
     """Up to `n_best` translations of a text; the k-th joins the k-th translation of each sentence.
 
-    Of equal translations of a sentence, which differ only in their sub-words, the first counts. A
-    sentence with fewer than k translations contributes its last translation.
+    Translations of a sentence that differ only in their sub-words count as one. A sentence with
+    fewer than k translations contributes its last translation.
     """
     best = [
         list(dict.fromkeys(t.text for t in rendering.translations))

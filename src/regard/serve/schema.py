@@ -72,7 +72,7 @@ class Query(LookQuery):
 class ScoredTranslation(BaseModel):
     """A translation of a sentence."""
 
-    __qualname__ = "Hypothesis"  # its name in the OpenAPI description
+    __qualname__ = "Hypothesis"  # the name of this class in the OpenAPI description
     model_config = ConfigDict(title="Hypothesis")
 
     text: str
@@ -113,7 +113,7 @@ class Attention(BaseModel):
 class TranslatedSentence(BaseModel):
     """A sentence and its translations."""
 
-    __qualname__ = "Sentence"  # its name in the OpenAPI description
+    __qualname__ = "Sentence"  # the name of this class in the OpenAPI description
     model_config = ConfigDict(title="Sentence")
 
     source: str
@@ -174,4 +174,4 @@ def _attention(look: Look | None) -> Attention:
             400, "Invalid request: text: too long to return the weights of every head"
         )
     found = look.as_json()
-    return Attention.model_validate(found | found["attention"])  # ignores other fields of `found`
+    return Attention.model_validate(found | found["attention"])  # other keys of `found` are ignored

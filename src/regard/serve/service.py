@@ -22,8 +22,8 @@ BUSY = "The server is busy: try again later"
 RETRY_AFTER = (1, 4)
 """A refused client is asked to try again after a random delay in this range, in seconds."""
 READ_INLINE = 2000
-"""A plain text of at most this many characters is split into sentences in the event loop's thread,
-a longer text in another thread."""
+"""A plain text of at most this many characters is split into sentences in the event loop's thread.
+A longer text is split in another thread."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ServerLimits:
 
     @property
     def body(self) -> int:
-        """The most bytes of a valid body: in JSON, a character may take 12, as \\uXXXX\\uXXXX."""
+        """The most bytes of a valid body; a JSON character takes up to 12 bytes: \\uXXXX\\uXXXX."""
         return 12 * self.characters + 65_536
 
 
@@ -170,7 +170,7 @@ class Service:
         is_html: bool,
         ask: Callable[[int, str], SentenceRequest],
     ) -> AsyncIterator[list[Job]]:
-        """A context manager that starts to translate the texts; it gives a job for each text.
+        """A context manager that starts to translate the texts, and yields a job for each text.
 
         At the end of the `with` block, sentences that still wait are cancelled. `ask(number,
         sentence)` makes the request for a sentence; the sentences of a text are numbered from 0.
@@ -186,7 +186,7 @@ class Service:
             for engine in {engine for engine, _ in texts}:
                 _submit(engine, [job for job in jobs if job.engine is engine], ask)
             request.state.sentences = sum(len(job.futures) for job in jobs)
-            yield jobs  # not in a time limit, as that would interrupt a stream in the middle
+            yield jobs  # there is no time limit here: it would interrupt a stream in the middle
         except QueueFull:
             raise busy() from None
         except TimeoutError:
@@ -201,7 +201,7 @@ class Service:
 def _submit(
     engine: Engine, jobs: Sequence[Job], ask: Callable[[int, str], SentenceRequest]
 ) -> None:
-    """Submit the sentences of all jobs at once: the first job alone could fill the queue."""
+    """Submit the sentences of all jobs at once, as the first job alone could fill the queue."""
     asked = [ask(*numbered) for job in jobs for numbered in enumerate(job.passage.sentences)]
     futures = iter(engine.submit(asked))
     for job in jobs:

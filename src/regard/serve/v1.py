@@ -56,9 +56,9 @@ def v1_routes(service: Service) -> APIRouter:
         engine = _engine(service, request, query)
         if query.stream:
             if engine.full:
-                raise busy()  # before the stream starts, as the status cannot be changed later
+                raise busy()  # after the stream has started, the status cannot be changed
             events = _events(service, request, engine, query)
-            headers = {"X-Accel-Buffering": "no"}  # tells nginx not to buffer events
+            headers = {"X-Accel-Buffering": "no"}  # this header tells nginx not to buffer events
             return _Stream(events, media_type="text/event-stream", headers=headers)
         content = await unless_disconnected(request, _answer(service, request, engine, query))
         return Response(content, media_type="application/json")
@@ -97,7 +97,7 @@ async def _job(
     query: Query,
     on_partial: Callable[[int, str], object] | None = None,
 ) -> AsyncIterator[Job]:
-    """A context that translates a text; refuses to return the attention of several sentences."""
+    """A context that translates a text; raises HTTPException for attention of several sentences."""
 
     def ask(number: int, sentence: str) -> SentenceRequest:
         return SentenceRequest(
@@ -203,7 +203,8 @@ async def _steps(
                     written = job.passage.written(text)
                     yield _event("partial", {"sentence": about, "text": written})
         for one in done:
-            one.alignment = one.attention = None  # they were sent in the events `sentence`
+            # The alignments and the attention were sent in the events `sentence`.
+            one.alignment = one.attention = None
         yield _event("done", answer(job.passage, done))
 
 

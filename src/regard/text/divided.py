@@ -65,7 +65,7 @@ class DividedText:
         self._marked = np.zeros(size + 1, bool)
 
     def first_pairs(self) -> Meetings:
-        """All pairs of neighbours, before any is joined."""
+        """All pairs of neighbouring pieces, before any pair is joined."""
         starts = np.flatnonzero(self._after[:-1] != self._none)
         return self._meetings(starts)
 

@@ -36,6 +36,6 @@ class WordIds(dict[str, bytes]):
     def _encoded(self, word: str) -> bytes:
         if word:
             ids = self._library.encode(word, add_special_tokens=False).ids
-        else:  # an empty word: between two spaces, or at either end of the line
+        else:  # the word is empty: it is between two spaces, or at an end of the line
             ids = self._library.encode(" ", add_special_tokens=False).ids[:1]
         return np.array(ids, np.uint32).tobytes()

@@ -82,7 +82,7 @@ def _description(path: Path) -> Description | None:
             return None
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
-        return None  # no error here: `Tokenizer.load` will say what is wrong
+        return None  # `Tokenizer.load` will raise the error for a bad file
     if not isinstance(content, dict) or "kind" not in content:
         return None
     if content["kind"] not in list(_KINDS):  # the value may be of any type, such as a list

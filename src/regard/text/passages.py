@@ -50,7 +50,7 @@ class Passage:
         kept = self.kept[number]
         if number == 0 or kept or not previous or not translation:
             return kept
-        # The last two characters count: a sentence may end in a mark that is not Chinese, as 元气?
+        # The last two characters decide: a sentence may end in a mark that is not Chinese, as 元气?
         source, target = self.sentences[number - 1 : number + 1], (previous, translation)
         glued = are_unspaced(source[0], source[1], tail=2)
         other = not are_korean(*target) if are_korean(*source) else glued

@@ -51,8 +51,8 @@ LONGEST_LEARNT = 10_000
 LARGEST_TOKENIZER, MOST_ENTRIES = 64 * 2**20, 1_000_000
 """A tokenizer.json is refused if it has more bytes than the first number, or more entries than the
 second."""
-# Word-piece encoding takes a time that is quadratic in the length of a word. So longer words are
-# cut into parts of at most this many bytes.
+# Word-piece encoding takes a time that is quadratic in the length of a word. So words are cut into
+# parts of at most this many bytes.
 _LONGEST_WORD = 100
 
 
@@ -219,7 +219,7 @@ class Tokenizer:
         return self._library.decode_batch(rows, skip_special_tokens=False)
 
     def prefix(self, line: str) -> str:
-        """Always empty: no part of a line is an instruction to the model."""
+        """An empty string, because no part of a line is an instruction to the model."""
         return ""
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:

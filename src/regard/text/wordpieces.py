@@ -260,7 +260,7 @@ class _Pairs:
         self.score(np.array(ways, np.int64))
 
     def best(self) -> int | None:
-        """The pair with the largest gain, the first of equal ones; None if no gain is positive."""
+        """The number of the first pair with the largest gain; None if no gain is positive."""
         while self.used:
             pair = int(self._gain[: self.used].argmax())
             before = self._gain[pair]

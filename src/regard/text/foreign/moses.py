@@ -29,10 +29,10 @@ from regard.text.protocol import SideName
 from regard.text.tokenizer import MOST_ENTRIES
 
 LONGEST_WORD = 1000
-"""Words of more characters are cut, because merging takes time quadratic in the length."""
+"""Words of more characters than this are cut: merging takes time quadratic in the length."""
 LONGEST_MERGE = 200
 """A merge that makes a piece of more characters than this is refused."""
-_MOST_REMEMBERED = 150_000  # words; without this limit, subword-nmt would remember all
+_MOST_REMEMBERED = 150_000  # without this limit, subword-nmt would cache all words
 _END = "</w>"
 
 _Language = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
@@ -125,7 +125,7 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
         return cls(order, source_order, settings or MosesSettings(), files)
 
     def _open(self) -> None:
-        import sacremoses  # here, because this import takes a while
+        import sacremoses  # this import is slow, so it is done only when needed
 
         its = self.settings
         languages = {"source": its.source_language, "target": its.target_language}

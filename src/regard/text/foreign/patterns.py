@@ -14,7 +14,7 @@ MOST_WAYS = 64
 """An expression is refused if it has more choices than this, for example more alternatives."""
 KNOWN = frozenset(
     [
-        # In this order: GPT-4 (cl100k) and Llama 3; Qwen 2; GPT-4o (o200k); DeepSeek.
+        # Expressions of GPT-4 (cl100k) and Llama 3, then of Qwen 2, of GPT-4o (o200k), of DeepSeek.
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -91,11 +91,11 @@ class _Scanner:
             ways = self._interval(ways, is_group)
         elif self._take("?"):
             ways = _Ways(ways.choices + 1, ways.endless)
-            self._take("?") or self._take("+")  # a lazy or possessive mark adds no ways
+            self._take("?") or self._take("+")  # a lazy or possessive mark adds no ways to match
         elif self._take("*") or self._take("+"):
             ways = self._endless(is_group)
             self._take("?") or self._take("+")
-        if self._rest[:1] in ("*", "+", "?", "{"):  # for example {1,9}+, which has no upper bound
+        if self._rest[:1] in ("*", "+", "?", "{"):  # a quantifier of a quantifier, such as {1,9}+
             raise _Unsafe
         return ways
 
@@ -155,7 +155,7 @@ class _Scanner:
     def _escape(self) -> None:
         letter, self._rest = self._rest[:1], self._rest[1:]
         if not letter or (letter.isalnum() and letter not in "pPsSdDwWnrtbBAzZhH"):
-            raise _Unsafe  # a back reference, a call of a group, or the code of a character
+            raise _Unsafe  # this is a back reference, a group call, or a character's code
         if letter in "pP":
             if not self._take("{"):
                 raise _Unsafe
