@@ -35,7 +35,8 @@ from regard.corpus.wordlist import MANNERS
 _FAR = ("travel", "drive")
 _DIRECTED = ("motion", "transport", "placement")
 ADULTS = nouns("male,female")
-_PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}  # other particles: ("PRT", "RP")
+# The label and the tag of an English particle; each particle not listed here has ("PRT", "RP").
+_PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}
 
 
 @dataclass(slots=True)

@@ -124,7 +124,7 @@ def plan_lines(
 
 
 def _seconds_of_all(rows: Sequence[PlannedRow], processes: int) -> float:
-    """Seconds until all trainings are done, if each free process begins the longest one left.
+    """Seconds until all trainings are done, if each free process begins the longest training left.
 
     More processes than cores save no time, and more than one process on a GPU saves none.
     """

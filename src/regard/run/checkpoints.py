@@ -211,7 +211,7 @@ def _undamaged(
         except Unreadable as error:
             raise ModelError(f"{error}; or remove {path} to do without it") from None
         except ModelError as error:
-            if path.exists():  # otherwise the run is training, and has removed it
+            if path.exists():  # otherwise, a run that is still training has removed it
                 damaged.append(error)
     if damaged and not whole:
         raise ModelError(
@@ -241,4 +241,4 @@ def _is_extra(path: Path) -> bool:
     try:
         return bool(read_manifest(path).get("extra"))
     except (OSError, ValueError):
-        return False  # not an error yet: `opened` verifies the checkpoint
+        return False  # a damaged manifest is no error here: `opened` verifies the checkpoint
