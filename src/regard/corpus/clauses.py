@@ -258,7 +258,7 @@ def _in_which(d: Derivation, head: Nominal, noun: Noun, when: When) -> tuple[Phr
 
 
 def _someone(d: Derivation) -> Nominal:
-    """A short subject for a relative clause."""
+    """A random person as the subject of a relative clause."""
     sort = d.below(4)
     if sort == 0:
         return person_name(d)

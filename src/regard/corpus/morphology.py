@@ -141,7 +141,7 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
-    """An English adjective and its German counterpart; `stem` takes the endings."""
+    """An English adjective and its German counterpart; endings are added to `stem`."""
 
     english: str
     german: str

@@ -104,7 +104,7 @@ def _same_person(d: Derivation, first: Clause) -> Nominal:
 
 
 def _same(d: Derivation, first: Clause) -> Nominal:
-    """A pronoun for the subject of `first`, if that is a person, or several animals or things.
+    """A pronoun for the subject of `first`, if this is a person, or several animals or things.
 
     Returns a random person if the subject is one animal or thing, or a child.
     """

@@ -52,7 +52,7 @@ def seconds(layer: str, sizes: Sizes, rows: int = 1) -> tuple[float, float]:
     Each time is the shortest of at least REPEATED passes. Memory that a pass frees is kept for the
     next pass.
     """
-    keep_freed_memory()  # otherwise, page faults take half of the time if n is large
+    keep_freed_memory()  # otherwise, page faults take half of the time for long sequences
     torch.manual_seed(1)
     module, x = _made(layer, sizes, rows)
     forward = backward = math.inf

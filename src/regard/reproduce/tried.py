@@ -13,9 +13,9 @@ from regard.reproduce.rows import row_task, run_of, train_row
 from regard.reproduce.scales import data_in
 
 RATES = (2.0, 0.5)
-"""The learning rates that are tried besides that of the row, as multiples of it."""
+"""Factors: each is multiplied by the learning rate of the row to get another rate to try."""
 DROPOUTS = (0.0, 0.2)
-"""The dropout probabilities that are tried besides that of the row."""
+"""The dropout probabilities that are tried besides the row's own."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class TriedRow:
 
     name: str
     tried: Mapping[str, Recipe]
-    """The recipes by the names of their runs; the first is the row's own, called `name`."""
+    """The recipes by the names of their runs; the row's own recipe is first, and called `name`."""
     first: int
     """The seed with which all recipes are trained."""
 

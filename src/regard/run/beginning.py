@@ -71,10 +71,11 @@ def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
 
 
 def recipe_changes(directory: Path, recipe: Recipe) -> list[Change]:
-    """The changes from the recipe that a directory was begun with to `recipe`; [] for a new one.
+    """The changes that make the recipe of a run directory into `recipe`.
 
-    Two kinds of changes are allowed and left out: in `training.minutes`, as a run may be given
-    more time, and in the section [search], which has no influence on the weights.
+    The list is empty for a new directory. Two kinds of changes are allowed and left out: in
+    `training.minutes`, as a run may be given more time, and in the section [search], which has no
+    influence on the weights.
     """
     earlier = begun(directory) or recipe
     allowed = {"training": {"minutes": recipe.training.minutes}, "search": dict(recipe.search)}

@@ -90,7 +90,7 @@ def save(
         states = {f"random.{name}": state for one in randoms for name, state in one.items()}
         write_tensors(folder / "optimizer.safetensors", moments | states)
 
-    remove_directory(path)  # if it exists, it is damaged: the run did not continue from it
+    remove_directory(path)  # an existing checkpoint is damaged: the run did not continue from it
     write_sealed(path, fill, about)
     found = paths(directory)
     earlier = [other for other in found[: found.index(path)] if not _is_extra(other)]

@@ -54,7 +54,7 @@ def write_model(
     weights: dict[str, Tensor],
     about: dict[str, Any],
 ) -> None:
-    """Write a model into a new directory, or replace the model in a directory such as a run's.
+    """Write a model into a new directory, or replace only the model in an existing one.
 
     `about` goes into the manifest: the step, fingerprints, the steps that were averaged. Raises
     RegardError if the model cannot be written; the directory then has the old model, undamaged, or
