@@ -77,7 +77,7 @@ TIMED, LEAST_TIMED, MOST_TIMED = 3.0, 3, 12
 """Steps of a model are timed for TIMED seconds. But more than LEAST_TIMED and at most MOST_TIMED
 steps are timed, whatever time they take."""
 RATE = 1e-4
-"""The learning rate of timed steps. They train a model on arbitrary sub-words; it is discarded."""
+"""The learning rate of timed steps. They learn from arbitrary sub-words; the model is discarded."""
 LONGEST_STEP = 3.0
 """A model whose step would take more seconds than this is not timed: its speed is computed from the
 speed of a smaller model."""
