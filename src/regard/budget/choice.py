@@ -1,10 +1,11 @@
 """The recipe that learns most from a text in a given time, on this machine.
 
 The machine's speed decides how many target tokens a model learns from: some steps of each model are
-timed. Of the models in rule.toml, the largest is chosen that learns from enough target tokens for
-each of its weights, at least its `tokens_per_weight`. Tokens of more than `most_passes` passes over
-the text do not count. Vocabulary and row length depend on the text; dropout and label smoothing
-depend on the number of passes over it; batch size and warm-up depend on the number of steps.
+timed. Of the models in rule.toml, the largest is chosen that learns from at least as many target
+tokens for each of its weights as its `tokens_per_weight`. Tokens of more than `most_passes` passes
+over the text do not count. Vocabulary and row length depend on the text; dropout and label
+smoothing depend on the number of passes over it; batch size and warm-up depend on the number of
+steps.
 
 The expected loss is computed only to inform the user. Repeated tokens count less: if a text of U
 tokens is repeated until the model has learned from T tokens (T > U), these T tokens teach as much

@@ -89,7 +89,7 @@ class ParallelText(NamedTuple):
         return cls(len(pairs), int(both[:, 1].sum() * each), lengths, known, words)
 
     def vocabulary(self) -> int:
-        """The size of the target's vocabulary: the tokenizer's, or else one that suits the text."""
+        """The size of the target's vocabulary: the tokenizer's, or a size that suits the text."""
         if self.tokenizer is not None:
             return self.tokenizer.size
         rule = rule_of_times()["vocabulary"]

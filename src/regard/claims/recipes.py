@@ -12,7 +12,7 @@ from regard.recipe import ModelRecipe, Recipe
 
 VOCABULARY = 1000
 ROOM = 64
-"""The width of a batch's rows, and the most pieces that a sentence may have; no sentence of the
+"""The length of a batch's rows, and the most pieces that a sentence may have; no sentence of the
 corpus has more."""
 SHORT_PIECES = 24
 """A short sentence has at most this many pieces; 59 % of the corpus's sentences are short."""
@@ -37,10 +37,11 @@ SMALLEST = Recipe().but(
     keep=1,
     average=1,
 )
-"""The first model: 2 + 2 layers of width 64, the paper's rate, smoothing, Adam and search."""
+"""The model that the variants change: 2 + 2 layers of width 64, with the paper's learning rate,
+label smoothing, Adam and search."""
 
 WIDTHS = (16, 64, 256)
-"""The d_k at which kinds of attention are compared."""
+"""The values of d_k at which kinds of attention scores are compared."""
 SCORES = ("scaled", "dot", "additive")
 RATIOS = (1, 2, 8, 16)
 """Values of d_ff / d_model, approximate because d_model is a multiple of the number of heads; the
@@ -95,7 +96,7 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     **{f"{score}-{d_k}": _one_head(d_k, score) for d_k in WIDTHS for score in SCORES},
     **{f"ratio-{ratio}": of_ratio(ratio) for ratio in RATIOS},
 }
-"""The fields in which each training differs from the first model, by the name of the training."""
+"""The fields in which each training differs from SMALLEST, by the name of the training."""
 
 
 def training_recipe(name: str, seed: int, steps: int) -> Recipe:

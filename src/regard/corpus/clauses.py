@@ -95,7 +95,7 @@ _SUBJECTS = ("person",) * 9 + ("name",) * 3 + ("pronoun",) * 3 + ("animal",) * 3
 _TOPICS = ("person",) * 5 + ("name",) * 2 + ("pronoun",) + ("animal",) * 3 + ("thing",) * 7
 _NOUNS_OF_SORT = {"person": PERSONS, "animal": nouns("animal"), "thing": nouns("anything")}
 _COORDINATED = {"name": 0.15, "person": 0.08}
-"""The probability that `and` joins another person to a subject of this sort."""
+"""For each sort of subject, the probability that `and` joins another person to the subject."""
 _DONE_TO = {
     noun: tuple(
         verb
@@ -258,7 +258,7 @@ def _in_which(d: Derivation, head: Nominal, noun: Noun, when: When) -> tuple[Phr
 
 
 def _someone(d: Derivation) -> Nominal:
-    """A short subject for a relative clause."""
+    """A random person as the subject of a relative clause."""
     sort = d.below(4)
     if sort == 0:
         return person_name(d)

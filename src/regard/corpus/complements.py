@@ -35,7 +35,8 @@ from regard.corpus.wordlist import MANNERS
 _FAR = ("travel", "drive")
 _DIRECTED = ("motion", "transport", "placement")
 ADULTS = nouns("male,female")
-_PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}  # other particles: ("PRT", "RP")
+# The label and the tag of an English particle; each particle not listed here has ("PRT", "RP").
+_PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}
 
 
 @dataclass(slots=True)
@@ -101,7 +102,7 @@ def person(d: Derivation, case: Case, subject: Nominal, style: Style) -> Nominal
 def some_object(d: Derivation, verb: Verb, subject: Nominal, style: Style, one: bool) -> Nominal:
     """An object in the case that the verb requires.
 
-    With `one`, the object is a single thing, if possible.
+    If `one` is True, the object is a single thing, if possible.
     """
     case = verb.german_case
     noun = d.fresh(verb.objects)
@@ -146,8 +147,8 @@ def complement(
 ) -> Complement:
     """Make the complements that the verb requires; `target` is the object or receiver, if given.
 
-    With `one`, the object is a single thing, if possible. At most one phrase of a negated clause
-    may take `kein`; the other phrases are definite.
+    If `one` is True, the object is a single thing, if possible. At most one phrase of a negated
+    clause may take `kein`; the other phrases are definite.
     """
     parts = Complement()
     style: Style = "negated" if negated else "free"

@@ -132,7 +132,7 @@ class Noun:
         if plural:
             takes_n = case == "dative" and self.german_plural[-1] not in "ns"
             return self.german_plural + ("n" if takes_n else "")
-        # Weak masculines (der Junge, den Jungen) are those whose genitive ends in n.
+        # A masculine noun is weak (der Junge, den Jungen) if its genitive ends in n.
         weak = self.gender == "masculine" and self.german_genitive.endswith("n")
         if case == "genitive" or (weak and case != "nominative"):
             return self.german_genitive
@@ -141,7 +141,7 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
-    """An English adjective and its German counterpart; `stem` takes the endings."""
+    """An English adjective and its German counterpart; endings are added to `stem`."""
 
     english: str
     german: str
@@ -203,9 +203,9 @@ class GermanVerb:
             return self.plural or self.stem
         if person == 3:
             return self.third
-        if self.first or not self.third.endswith("t"):  # irregular: ich kann, ich weiß
+        if self.first or not self.third.endswith("t"):  # irregular verbs: ich kann, ich weiß
             return self.first or self.third
-        root = self.stem[:-1]  # kaufe-n, fütter-n: ich kaufe, ich füttere
+        root = self.stem[:-1]  # kaufen, füttern without n: ich kaufe, ich füttere
         return root if root.endswith("e") else root + "e"
 
 

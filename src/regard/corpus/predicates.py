@@ -25,7 +25,7 @@ from regard.corpus.wordlist import DEGREES, FREQUENCIES
 
 When = Literal["present", "past"]
 TimePosition = Literal["", "last", "first"]
-"""The place of an adverbial of time in the English clause; empty if there is none."""
+"""The position of an adverbial of time in the English clause; empty if there is none."""
 Shape = Frame | Literal["copula", "located", "passive"]
 
 
@@ -101,13 +101,13 @@ class PredicateLimits:
     """Restrictions on a predicate."""
 
     one: bool = False
-    """The object is a single thing, if possible."""
+    """If True, the object is a single thing, if possible."""
     plain: bool = False
-    """The tense is present or past, without modal verb or negation."""
+    """If True, the tense is present or past, without modal verb or negation."""
     eventful: bool = False
-    """The predicate says what happens, not how things are."""
+    """If True, the predicate says what happens, not how things are."""
     short: bool = False
-    """There is no optional adverbial, such as a manner or a place."""
+    """If True, there is no optional adverbial, such as a manner or a place."""
 
 
 NO_LIMITS = PredicateLimits()

@@ -104,7 +104,10 @@ def _same_person(d: Derivation, first: Clause) -> Nominal:
 
 
 def _same(d: Derivation, first: Clause) -> Nominal:
-    """Like `_same_person`, but `they` if the subject of `first` names several animals or things."""
+    """A pronoun for the subject of `first`, if this is a person, or several animals or things.
+
+    Returns a random person if the subject is one animal or thing, or a child.
+    """
     subject = first.subject
     if subject.noun and subject.plural and not subject.noun.is_person:
         they = pronoun("they", "nominative")

@@ -28,7 +28,7 @@ Node = Phrase | Word
 
 @dataclass(slots=True)
 class Predicate:
-    """A clause without the subject; the German words are divided by their place in the clause."""
+    """A clause without the subject; the German words are grouped by their position in it."""
 
     english: Phrase
     core: Phrase

@@ -68,7 +68,7 @@ class Disk(NamedTuple):
     """Number of checkpoints that exist already."""
     model: int
     journal: int
-    """0 if the run's time is limited: its number of steps is unknown, and its journal is small."""
+    """Bytes of the journal; 0 if the time is limited: the number of steps is then not known."""
     free: int
 
     @property

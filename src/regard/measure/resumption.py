@@ -81,7 +81,7 @@ def _replayed(
     for stop in stops:
         until = recipe.but(
             steps=stop,
-            patience=0,  # no limit by patience or minutes: a run that has reached one makes no step
+            patience=0,  # patience and minutes set no limit here: the run may have reached them
             minutes=0.0,
             validate_every=2**31 - 1,
             save_every=0,

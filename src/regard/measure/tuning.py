@@ -1,6 +1,7 @@
-"""§6.1: beam and length penalty "were chosen after experimentation on the development set".
+"""Choose beam and length penalty on the development set, as the paper's authors did.
 
-A run that tunes also chooses on this set how many checkpoints are averaged (module `averages`).
+§6.1: they "were chosen after experimentation on the development set". A run that tunes also chooses
+on this set how many checkpoints are averaged (module `averages`).
 """
 
 import time
@@ -138,7 +139,7 @@ def keep_chosen(directory: Path, tried: Sequence[Tried]) -> None:
 def write_tuned(
     journal: Journal, step: int, sentences: int, own: SearchRecipe, tried: Sequence[Tried]
 ) -> None:
-    """Write the results, and beam and alpha of `own`, the search before tuning, as a record."""
+    """Write a `tuned` record: the results, and beam and alpha of `own`, the earlier search."""
     before = {"beam": own.beam, "alpha": own.alpha}
     results = [one._asdict() for one in tried]
     journal.write("tuned", step=step, sentences=sentences, own=before, tried=results)

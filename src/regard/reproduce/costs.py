@@ -20,8 +20,8 @@ from regard.machine.devices import keep_freed_memory
 from regard.reproduce.layers import LAYERS
 
 REPEATED, TIMED_FOR = 3, 1.0
-"""A pass is timed at least REPEATED times, and for at least TIMED_FOR seconds. The shortest time
-counts, because other work of the machine has delayed this pass least."""
+"""A pass is repeated at least REPEATED times, and until TIMED_FOR seconds have gone by. The
+shortest time counts, because other work of the machine delayed the shortest pass least."""
 
 
 def operations(layer: str, sizes: Sizes) -> int:
@@ -52,7 +52,7 @@ def seconds(layer: str, sizes: Sizes, rows: int = 1) -> tuple[float, float]:
     Each time is the shortest of at least REPEATED passes. Memory that a pass frees is kept for the
     next pass.
     """
-    keep_freed_memory()  # otherwise page faults take half of the time where n is large
+    keep_freed_memory()  # otherwise, page faults take half of the time for long sequences
     torch.manual_seed(1)
     module, x = _made(layer, sizes, rows)
     forward = backward = math.inf

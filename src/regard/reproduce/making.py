@@ -18,7 +18,7 @@ from regard.reproduce.rows import run_of, state_of
 from regard.reproduce.tables import Experiment, GrowingTable, Study, all_tasks, write_tables
 
 RECENT = 60.0
-"""A run counts as being trained if its journal was written to within this many seconds."""
+"""A run counts as in training if its journal has changed in the last RECENT seconds."""
 
 
 def reproduce_tables(

@@ -29,7 +29,7 @@ class ParserRow:
 
     name: str
     regime: str
-    """The description of its training trees in the table."""
+    """The description of the parser's training trees in the table."""
     recipe: Recipe
     files: TrainingFiles
     test: Path

@@ -24,7 +24,7 @@ _CHECKPOINT, _MODEL = 12, 4
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """A row that is to be trained; the computing, time and disk that one training takes."""
+    """A row that is to be trained, and the computing, time and disk that one training takes."""
 
     name: str
     trainings: int
@@ -75,7 +75,7 @@ def _planned(name: str, trainings: int, recipe: Recipe, speed: float) -> Planned
 
 
 def _flop_of(recipe: Recipe) -> float:
-    """The operations of a run whose batches are nine tenths full."""
+    """The floating-point operations of a run, if its batches are nine tenths full."""
     data, training, vocabulary = recipe.data, recipe.training, recipe.tokenizer.vocabulary
     tokens = 0.9 * min(data.source_tokens, data.target_tokens) * training.accumulate
     of_a_pair = sum(flop(recipe.model, vocabulary, [SENTENCE], [SENTENCE]))
@@ -124,7 +124,7 @@ def plan_lines(
 
 
 def _seconds_of_all(rows: Sequence[PlannedRow], processes: int) -> float:
-    """Seconds until all trainings are done, if each free process begins the longest one left.
+    """Seconds until all trainings are done, if each free process begins the longest training left.
 
     More processes than cores save no time, and more than one process on a GPU saves none.
     """

@@ -50,7 +50,8 @@ def _refuse_foreign(study: Study) -> None:
         return
     refuse_filled(study.out / "corpus")
     refuse_filled(data_in(study.out))
-    if not (study.out / ".data-gold.lock").exists():  # an earlier version wrote this, not scale.txt
+    # An earlier version wrote the file .data-gold.lock, and did not write scale.txt.
+    if not (study.out / ".data-gold.lock").exists():
         refuse_filled(study.out / "trees")
 
 

@@ -54,7 +54,7 @@ class Scale(Protocol):
         """Prepare the data in `out`; the caller must keep other processes from doing the same."""
 
     def base(self, out: Path) -> Recipe:
-        """The recipe in the place of the paper's base model.
+        """The recipe that takes the place of the paper's base model.
 
         After `prepare`, every call for this `out` returns the same recipe.
         """
@@ -139,7 +139,7 @@ class Mini:
         prepare_folder(out, folder, self.recipe)
 
     def base(self, out: Path) -> Recipe:
-        """The recipe in the place of the paper's base model."""
+        """The recipe that takes the place of the paper's base model."""
         return self.recipe
 
     def unseen(self, out: Path) -> TestSet:

@@ -135,7 +135,10 @@ PAPER_SENTENCES = (
 
 
 def effect_of(sentence: Sentence, tables: Mapping[str, Values]) -> Effect | None:
-    """The figures of a sentence's two rows; None if the table is missing, or no seed has both."""
+    """The figures of a sentence's two rows.
+
+    Returns None if the table is missing, or if no seed has a figure of both rows.
+    """
     values = tables.get(sentence.table)
     if values is None:
         return None

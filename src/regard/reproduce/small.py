@@ -44,7 +44,7 @@ class Small:
         prepare_folder(out, folder, recipe, self.language, valid="val")
 
     def base(self, out: Path) -> Recipe:
-        """The recipe in the place of the paper's base model: `out`/base.toml, or a new one.
+        """The recipe that takes the place of the paper's base model: `out`/base.toml, or a new one.
 
         A new recipe is chosen as by `regard train --time`, with Adam. Then it gets eight heads, and
         dropout, label smoothing, validation and averaging as in the paper's tables. It limits the
@@ -96,7 +96,7 @@ class Small:
 
 @cache
 def _chosen(folder: Path, language: str, minutes: float) -> Choice:
-    """The recipe for a folder's text; it is chosen once only, as choosing measures the machine.
+    """The recipe for a folder's text; it is chosen only once, as choosing measures the machine.
 
     The machine is measured with one thread, because each row is trained with one thread.
     """

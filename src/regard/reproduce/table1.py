@@ -85,8 +85,8 @@ def _tasks(study: Study) -> list[Task]:
 
 
 def _part(layer: str) -> str:
-    # Parts were called table1-NAME when d was timed with one sequence, and table1-layer-NAME when
-    # it was 1,024 at most. Directories with such parts are not refused: Table 1 is made anew.
+    # Earlier versions, which measured other sizes, named the parts table1-NAME or
+    # table1-layer-NAME. Directories with such parts are not refused: Table 1 is made anew.
     return f"table1-cost-{layer.replace(' ', '-')}"
 
 

@@ -40,7 +40,7 @@ def _tasks(study: Study) -> list[Task]:
 
 
 def paper_parameters(row: str) -> int:
-    """The parameters of a row at the paper's size; the vocabulary is chosen to fit Table 3."""
+    """The number of a row's parameters at the paper's size, with a vocabulary that fits Table 3."""
     return parameters(TABLE_3[row].model, BIG_VOCABULARY if row == "big" else TABLE_3_VOCABULARY)
 
 

@@ -13,9 +13,9 @@ from regard.reproduce.rows import row_task, run_of, train_row
 from regard.reproduce.scales import data_in
 
 RATES = (2.0, 0.5)
-"""The learning rates that are tried besides base's, as multiples of base's."""
+"""Factors: each is multiplied by the learning rate of the row to get another rate to try."""
 DROPOUTS = (0.0, 0.2)
-"""The probabilities of dropout that are tried besides base's."""
+"""The dropout probabilities that are tried besides the row's own."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class TriedRow:
 
     name: str
     tried: Mapping[str, Recipe]
-    """The recipes by the names of their runs; the first has base's learning rate and dropout."""
+    """The recipes by the names of their runs; the row's own recipe is first, and called `name`."""
     first: int
     """The seed with which all recipes are trained."""
 
     @property
     def recipe(self) -> Recipe:
-        """The first recipe tried: its learning rate and dropout are those of base."""
+        """The row's own recipe; the others that are tried change its learning rate or dropout."""
         return self.tried[self.name]
 
     @property

@@ -1,4 +1,7 @@
-"""§6.1: "we used a single model obtained by averaging the last 5 checkpoints"."""
+"""Average checkpoints of a run into one model.
+
+§6.1: "we used a single model obtained by averaging the last 5 checkpoints".
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

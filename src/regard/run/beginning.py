@@ -32,8 +32,8 @@ def alone_in(directory: Path) -> Iterator[None]:
     """Hold the lock of a run while its data is prepared.
 
     Raises InUse, before the block runs, if another process trains or prepares in `directory`, or
-    has begun a run there since this process looked. A new lock is removed at the end, and a new
-    directory if the block raises an exception.
+    has begun a run there and prepared its data. A lock file that this function made is removed at
+    the end; a directory that it made is removed if the block raises an exception.
     """
     lock = directory / ".lock"
     is_new = not lock.exists()
@@ -71,10 +71,11 @@ def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
 
 
 def recipe_changes(directory: Path, recipe: Recipe) -> list[Change]:
-    """The `changes` from the recipe that a directory was begun with; empty for a new directory.
+    """The changes that make the recipe of a run directory into `recipe`.
 
-    Two kinds of changes are allowed and left out: in `training.minutes`, as a run may be given
-    more time, and in the section [search], which has no influence on the weights.
+    The list is empty for a new directory. Two kinds of changes are allowed and left out: in
+    `training.minutes`, as a run may be given more time, and in the section [search], which has no
+    influence on the weights.
     """
     earlier = begun(directory) or recipe
     allowed = {"training": {"minutes": recipe.training.minutes}, "search": dict(recipe.search)}

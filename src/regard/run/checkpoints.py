@@ -90,7 +90,7 @@ def save(
         states = {f"random.{name}": state for one in randoms for name, state in one.items()}
         write_tensors(folder / "optimizer.safetensors", moments | states)
 
-    remove_directory(path)  # if it exists, it is damaged: the run did not continue from it
+    remove_directory(path)  # an existing checkpoint is damaged: the run did not continue from it
     write_sealed(path, fill, about)
     found = paths(directory)
     earlier = [other for other in found[: found.index(path)] if not _is_extra(other)]
@@ -211,7 +211,7 @@ def _undamaged(
         except Unreadable as error:
             raise ModelError(f"{error}; or remove {path} to do without it") from None
         except ModelError as error:
-            if path.exists():  # otherwise the run is training, and has removed it
+            if path.exists():  # otherwise, a run that is still training has removed it
                 damaged.append(error)
     if damaged and not whole:
         raise ModelError(
@@ -241,4 +241,4 @@ def _is_extra(path: Path) -> bool:
     try:
         return bool(read_manifest(path).get("extra"))
     except (OSError, ValueError):
-        return False  # not an error yet: `opened` verifies the checkpoint
+        return False  # a damaged manifest is no error here: `opened` verifies the checkpoint

@@ -98,7 +98,7 @@ def tensorboard(directory: Path) -> RecordListener:
     def listen(record: Record) -> None:
         nonlocal writer
         if record["event"] == "start":
-            # The steps after this one are done again: remove them from the charts.
+            # The run repeats the steps after record["step"]: remove them from the charts.
             writer = SummaryWriter(str(directory), purge_step=record["step"] + 1)
         if writer and "step" in record:
             for name, value in record.items():
@@ -123,4 +123,4 @@ def _step_of(line: str) -> float:
         record = json.loads(line)
         return float(record.get("step", 0)) if isinstance(record["event"], str) else math.inf
     except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError):
-        return math.inf  # not a record: after a power cut, a line may hold anything
+        return math.inf  # the line is not a record: after a power cut, it may hold anything

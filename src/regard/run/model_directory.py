@@ -54,7 +54,7 @@ def write_model(
     weights: dict[str, Tensor],
     about: dict[str, Any],
 ) -> None:
-    """Make a model directory; if it is a run directory, only the model in it is replaced.
+    """Write a model into a new directory, or replace only the model in an existing one.
 
     `about` goes into the manifest: the step, fingerprints, the steps that were averaged. Raises
     RegardError if the model cannot be written; the directory then has the old model, undamaged, or

@@ -51,9 +51,9 @@ class Setup:
     def open(cls, recipe: Recipe, data: Path, processes: Processes, *, shard: bool) -> Setup:
         """Open prepared data and choose the device.
 
-        Raises DataError or ModelError if the data is damaged, TrainingError if the model or a pair
-        of sentences is too large to train. If the model is divided, raises the errors of
-        `_refuse_to_divide`, too.
+        Raises DataError or ModelError if the data is damaged; TrainingError if the model or a pair
+        of sentences is too large to train, or if the recipe's embeddings do not fit the tokenizer.
+        If the model is divided, raises the errors of `_refuse_to_divide`, too.
         """
         pairs = training_pairs(data, recipe)
         tokenizer = open_tokenizer(data)

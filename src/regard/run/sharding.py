@@ -250,7 +250,7 @@ class _Root(nn.Module):
 def _divided(
     model: EncoderDecoder, dtype: torch.dtype, device: torch.device, exchange: "Exchange"
 ) -> Any:
-    """Divide each layer of the model, then the rest, on the device; return the model's `_Root`."""
+    """Divide each layer of the model, then its other parameters; return the model's `_Root`."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
@@ -269,7 +269,7 @@ def _divided(
     root: Any = _Root(model)
     for module in (*model.encoder, *model.decoder, root):
         divided: Any = fully_shard(module, mesh=mesh, mp_policy=policy)
-        divided.set_gradient_divide_factor(1.0)  # FSDP sums; `step` divides by the tokens
+        divided.set_gradient_divide_factor(1.0)  # FSDP sums gradients; `step` divides by the tokens
         divided.set_custom_all_gather(_Gather(exchange))
         divided.set_custom_reduce_scatter(_AddUp(exchange))
     return root

@@ -137,7 +137,7 @@ class _Sampled:
 def _refuse_unusable_seed() -> None:
     seed = os.environ.get("SACREBLEU_SEED", "none")
     try:
-        usable = seed.lower() == "none" or int(seed) >= 1  # sacreBLEU takes 0 for none
+        usable = seed.lower() == "none" or int(seed) >= 1  # sacreBLEU treats 0 as no seed
     except ValueError:
         usable = False
     if not usable:
@@ -174,16 +174,17 @@ def _metrics(tokenizer: BleuTokenizer, references: Sequence[Sequence[str]]) -> d
 
 
 def ter_metric(references: Sequence[Sequence[str]]) -> TER:
-    """SacreBLEU's TER, which divides Chinese and Japanese as its `asian_support` does.
+    """SacreBLEU's TER; in Chinese and Japanese, its option `asian_support` separates the words.
 
-    Without it, a line of text without blanks would be one word. The first reference decides.
+    Without this option, a line without blanks would be one word. The script of the first reference
+    decides whether the option is used.
     """
     unspaced = bool(references) and script_of(references[0]) in ("Chinese", "Japanese")
     return TER(normalized=unspaced, asian_support=unspaced)
 
 
 def bleu_metric(tokenizer: BleuTokenizer, *, force: bool = False) -> BLEU:
-    """SacreBLEU's metric; `force` silences its warning that text looks tokenised.
+    """SacreBLEU's BLEU; `force` silences its warning that text looks tokenised.
 
     Raises MissingExtra if the tokenizer is not installed.
     """

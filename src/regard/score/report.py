@@ -82,7 +82,7 @@ class MultiBleu(BLEU):
 
 @lru_cache(maxsize=1 << 16)
 def prepare_line(line: str, language: str, steps: TextSteps = PAPER_STEPS) -> str:
-    """Prepare a line by some steps, in the order of `ALL_STEPS`."""
+    """Apply `steps` to a line, in the order of `ALL_STEPS`."""
     if "normalise" in steps:
         line = normalise(line, language)
     if "tokenise" in steps:
@@ -99,8 +99,8 @@ def report_translations(
 ) -> dict[str, ReportedScore]:
     """The scores bleu_13a, bleu_intl, bleu_paper, chrf2 and ter of each system.
 
-    `steps` prepare the text, in `language`, for bleu_paper alone. If `tokenizer` is another one
-    than 13a and intl, the first score is BLEU by it, such as bleu_char. Each system is compared
+    `steps` prepare the text, in `language`, for bleu_paper alone. If `tokenizer` is neither 13a nor
+    intl, the first score is BLEU by this tokenizer, such as bleu_char. Each system is compared
     with the first one. Raises DataError if lengths differ or there is nothing to score, and
     MissingExtra if the tokenizer is not installed.
     """

@@ -112,5 +112,5 @@ def _above(label: str, kind: NodeKind, children: list[_Box]) -> _Box:
     if inside:
         (first, leftmost), (last, rightmost) = inside[0], inside[-1]
         centre = (first + leftmost.centre + last + rightmost.centre) // 2
-    start = min(max(centre - own // 2, 0), width - own)  # not beyond the subtree's edges
+    start = min(max(centre - own // 2, 0), width - own)  # the text stays within the subtree's edges
     return _Box(text, kind, width, start, centre, inside)

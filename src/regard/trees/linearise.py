@@ -61,7 +61,7 @@ def linearise(tree: Tree, form: Form = "tags") -> list[str]:
 def delinearise(
     tokens: Sequence[str], words: Sequence[str], tags: Sequence[str] | None = None
 ) -> Tree:
-    """The tree that the tokens spell over exactly these words.
+    """The tree that the tokens describe, whose leaves have exactly these words.
 
     `tags`, one for each word, replace the tags among the tokens. Raises IllFormed, which names the
     token, if the tokens are not a tree or do not have one leaf for each word; ValueError if there

@@ -188,7 +188,7 @@ class _Reader:
             )
 
     def _begin_child(self, at: int) -> None:
-        """The text before this child, if any, becomes the open bracket's label: S in `( S (NP`."""
+        """Make the text before this child, if any, the open bracket's label: S in `( S (NP`."""
         if self._open and (around := self._open[-1]).texts:
             if around.label or len(around.texts) > 1:
                 raise self._beside(around.texts[-1], at)

@@ -45,7 +45,7 @@ def aligned(
         rows = (one_per_row([ids]).to(model.device) for ids in (source, [BOS, *written[:-1]]))
         model(*rows)
     weights = torch.stack([layer[0].float().cpu() for layer in recording["cross"].values()])
-    ends = [len(made)], [len(read)]  # </s>
+    ends = [len(made)], [len(read)]  # the positions of </s>
     between = merged(weights.mean((0, 1)).numpy(), [*queries, ends[0]], [*keys, ends[1]])
     return [(int(key), query) for query, key in enumerate(between[:-1, :-1].argmax(1))]
 

@@ -51,10 +51,10 @@ class Look:
     """An account of the search, if it was recorded."""
 
     def kind(self, asked: str | None, usual: AttentionKind = "encoder") -> AttentionKind:
-        """The kind of attention to show: the `asked` one, by its name.
+        """The kind of attention to show: `asked`, unless it is None.
 
-        If `asked` is None, it is the `usual` kind or, if the model does not have that kind, another
-        one. Raises ModelError if the model does not have the kind that is asked for.
+        If `asked` is None, the kind is `usual` or, if the model does not have that kind, another
+        one. Raises ModelError if the model does not have the kind `asked`.
         """
         wanted = asked or (usual if usual in self.weights else next(iter(self.weights)))
         for kind in self.weights:

@@ -136,7 +136,7 @@ def _say_unsound(rest: bytes, sentence: EvalbSentence) -> None:
 
 
 def _too_large(line: bytes, sentence: EvalbSentence) -> Iterator[str]:
-    """A remark, if something does not fit EVALB's arrays."""
+    """Yield a remark if a part of the line does not fit EVALB's arrays."""
     sizes = [
         (len(line.rstrip(b"\n")) + 1, _BYTES, "bytes"),
         (len(sentence.words), _WORDS, "words"),
