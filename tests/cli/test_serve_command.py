@@ -14,6 +14,8 @@ import pytest
 
 from cli.refusing import Child, refused, running
 from regard.arithmetic import choose
+from regard.errors import RegardError
+from regard.serve.service import ServerLimits
 
 LONG = ". ".join(["the dog sees the cat", "the bird likes the tree"] * 20)
 
@@ -157,7 +159,30 @@ def test_a_wrong_option_is_refused(made: Path, option: str) -> None:
     assert name in refused("serve", f"{made / 'model'}=en-de", option)
 
 
-def test_an_engine_takes_no_precision_on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("precision", ["auto", "fp32"])
+def test_an_engine_takes_no_precision_on_any_machine(
+    precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(choose, "has_bf16", lambda _: False)
-    said = refused("serve", "x=en-de", "--engine", "onnx", "--precision", "auto", "--port", 0)
-    assert said == "--engine does not go with --precision auto: leave out one of the two"
+    said = refused("serve", "x=en-de", "--engine", "onnx", "--precision", precision, "--port", 0)
+    assert said == f"--engine does not go with --precision {precision}: leave out one of the two"
+
+
+@pytest.mark.parametrize(
+    ("options", "again"),
+    [((), True), (("--no-retry",), False), (("--engine", "onnx"), True),
+     (("--engine", "ctranslate2"), False), (("--engine", "ctranslate2", "--retry"), True)],
+)  # fmt: skip
+def test_a_second_search_is_not_made_by_ctranslate2_unless_asked_for(
+    options: tuple[str, ...], again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    def created(*_: object, limits: ServerLimits, **__: object) -> None:
+        found.append(limits.retry)
+        raise RegardError("the application was made")
+
+    monkeypatch.setattr("regard.cli.serve._opened", lambda *_: None)
+    monkeypatch.setattr("regard.serve.app.create_app", created)
+    assert refused("serve", "x=en-de", *options, "--port", 0) == "the application was made"
+    assert found == [again]

@@ -247,7 +247,8 @@ def test_torch(tmp_path: Path, spm: list[str], norm_first: bool, positions: str)
     done = regard(
         "import", "torch", tmp_path / "model.pt", "--heads", "4", "--activation", "gelu", *spm,
         "--vocab", tmp_path / "vocab.json", *["--norm-first"] * norm_first,
-        *["--no-scale"] * (positions == "none"), "--out", tmp_path / "ours",
+        *["--no-scale", "--positions=sinusoidal"] * (positions == "none"),
+        "--out", tmp_path / "ours",
     )  # fmt: skip
     model = opened(done, tmp_path / "ours")
     scale = 1.0 if positions == "none" else math.sqrt(12)

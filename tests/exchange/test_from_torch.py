@@ -62,7 +62,7 @@ def test_a_piece_with_two_roles_is_one_entry_of_the_softmax(
     begin: int,
 ) -> None:
     state |= {"generator.weight": normal(20, 12), "generator.bias": normal(20)}
-    write_imported(tmp_path / "ours", read(state, **facts))
+    write_imported(tmp_path / "ours", read(state, positions="sinusoidal", **facts))
     model = open_model(tmp_path / "ours")
     assert isinstance(model.tokenizer, ForeignTokenizer)
     assert sorted(i for i in model.tokenizer.order.foreign_ids if i >= 0) == list(range(20))
@@ -81,12 +81,12 @@ def test_the_output_layer_may_be_the_targets_embedding(
         read(state)
     both = {"source_embedding": "src_embed.weight", "target_embedding": "tgt_embed.weight"}
     for facts in ({}, both):
-        found = read(state, generator="tgt_embed.weight", **facts)
+        found = read(state, generator="tgt_embed.weight", positions="sinusoidal", **facts)
         assert found.recipe.model.embeddings == "target"
         assert torch.equal(found.weights["embedding.tokens.weight"][3:], source[3:])
         assert torch.equal(found.weights["target_embedding.tokens.weight"], target)
     state["tgt_embed.bias"] = normal(20)
-    biased = read(state, generator="tgt_embed").weights["output_bias"]
+    biased = read(state, generator="tgt_embed", positions="sinusoidal").weights["output_bias"]
     assert torch.equal(biased, state.pop("tgt_embed.bias"))
     state["output_embedding.weight"] = state.pop("tgt_embed.weight")
     with pytest.raises(RecipeError, match="--generator"):  # and not one embedding for both sides
@@ -95,11 +95,14 @@ def test_the_output_layer_may_be_the_targets_embedding(
 
 def test_one_matrix_may_have_all_three_roles(state: dict[str, Tensor], read: Read) -> None:
     del state["src_embed.weight"]
-    found = read(state, generator="tgt_embed.weight")
+    found = read(state, generator="tgt_embed.weight", positions="sinusoidal")
     assert found.recipe.model.embeddings == "shared"
     assert torch.equal(found.weights["embedding.tokens.weight"], state["tgt_embed.weight"])
     state["generator.weight"] = normal(20, 12)
-    assert read(state, generator="generator.weight").recipe.model.embeddings == "inputs"
+    assert (
+        read(state, generator="generator.weight", positions="sinusoidal").recipe.model.embeddings
+        == "inputs"
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,10 +125,10 @@ def test_a_tensor_that_is_no_table_of_positions_is_refused(
 def test_a_transformer_without_biases(state: dict[str, Tensor], read: Read) -> None:
     state["generator.weight"] = normal(20, 12)
     bare = {name: one for name, one in state.items() if not name.endswith("bias")}
-    found = read(bare).weights
+    found = read(bare, positions="sinusoidal").weights
     assert torch.equal(found["encoder_norm.bias"], torch.zeros(12))
     zeros = {name: torch.zeros_like(one) for name, one in state.items() if name.endswith("bias")}
-    same = read(state | zeros).weights
+    same = read(state | zeros, positions="sinusoidal").weights
     assert found.keys() == same.keys()
     assert all(torch.equal(found[name], same[name]) for name in found)
 
@@ -135,10 +138,19 @@ def test_a_table_of_positions_that_is_not_in_the_file_is_refused(
 ) -> None:
     state |= {"generator.weight": normal(20, 12), "pos.pe": normal(1, 60, 12)}
     assert read(state, positions="pos.pe").recipe.model.max_positions == 60
+    with pytest.raises(ModelError, match=r"has pos\.pe, and no such weight is known"):
+        read(state, positions="sinusoidal")
     del state["pos.pe"]
-    assert read(state).recipe.model.positions == "sinusoidal"
     with pytest.raises(RecipeError, match=r"has no other tensor pos\.pe: give --positions"):
         read(state, positions="pos.pe")
+
+
+def test_positions_that_are_not_stored_must_be_named(state: dict[str, Tensor], read: Read) -> None:
+    state["generator.weight"] = normal(20, 12)
+    for kind in ("sinusoidal", "halves"):
+        assert read(state, positions=kind).recipe.model.positions == kind
+    with pytest.raises(RecipeError, match="has no table of positions: give --positions sinusoidal"):
+        read(state)
 
 
 def test_the_piece_that_begins_targets_is_named_if_the_vocabulary_lacks_it(

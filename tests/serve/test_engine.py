@@ -26,7 +26,7 @@ def metrics() -> Metrics:
 def start(metrics: Metrics) -> Iterator[Any]:
     started: list[Engine] = []
 
-    def begin(translator: Translator) -> Engine:
+    def begin(translator: Translator, retry: bool = True) -> Engine:
         started.append(
             Engine(
                 LanguagePair("en", "de"),
@@ -34,6 +34,7 @@ def start(metrics: Metrics) -> Iterator[Any]:
                 metrics,
                 turn=threading.Lock(),
                 most_waiting=100,
+                retry=retry,
             )
         )
         return started[-1]
@@ -116,6 +117,14 @@ def test_what_stays_wrong_is_given_and_flagged_and_counted(
     assert echo.translations[0].text == "ONE TWO THREE"
     assert (echo.flaws, echo.retried) == (("echo",), True)
     assert 'regard_flaws_total{flaw="echo",pair="en-de"} 1.0' in metrics.as_text().decode()
+
+
+def test_without_a_second_search_flaws_are_still_named(
+    start: Any, shouting: Shouting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mend, "search_again", lambda *_: pytest.fail("searched again"))
+    (echo,) = rendered(start(shouting, retry=False), "ONE TWO THREE")
+    assert (echo.flaws, echo.retried) == (("echo",), False)
 
 
 def test_a_real_model_translates_and_what_it_repeats_is_mended_or_flagged(

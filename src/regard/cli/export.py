@@ -7,6 +7,7 @@ import typer
 
 from regard.cli.console import note
 from regard.cli.options import ModelArgument, SetOption
+from regard.cli.preparing import ended_by_sigterm
 
 _FormatArgument = Annotated[
     str, typer.Argument(metavar="FORMAT", help="hf, ctranslate2, onnx or argos.")
@@ -55,9 +56,11 @@ def export(
     from regard.exchange.exporting import write_export
     from regard.recipe import Recipe
 
-    certificate = write_export(
-        format, model, out, precision=precision, changes=changes or (), pair=pair, text=text or ()
-    )
+    with ended_by_sigterm():
+        certificate = write_export(
+            format, model, out,
+            precision=precision, changes=changes or (), pair=pair, text=text or (),
+        )  # fmt: skip
     typer.echo(f"{out}: {certificate.summary()}")
     if format == "ctranslate2":
         search = Recipe.read(out / "recipe.toml").search

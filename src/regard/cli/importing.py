@@ -8,6 +8,7 @@ import typer
 
 from regard.cli.console import note
 from regard.cli.options import with_groups
+from regard.cli.preparing import ended_by_sigterm
 
 if TYPE_CHECKING:
     from regard.exchange.foreign import Foreign
@@ -162,7 +163,11 @@ def state_dict(
         str, typer.Option(metavar="NAME", help="The name of the layer before the softmax.")
     ] = "",
     positions: Annotated[
-        str, typer.Option(metavar="NAME", help="The name of a stored table of positions.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The name of a stored table of positions; sinusoidal or halves if none is stored.",
+        ),
     ] = "",
     pad: Annotated[str, typer.Option(help="The padding's name in the vocabulary.")] = "<pad>",
     begin: Annotated[str, typer.Option(help="The piece with which targets begin.")] = "<s>",
@@ -196,7 +201,8 @@ def _make(out: Path, read: "Callable[[], Foreign]") -> None:
     refuse_existing(out)
     refuse_unwritable(out.absolute().parent)
     foreign = read()
-    note(f"{foreign.where}: read; both sides are run on the sentences of the certificate")
-    certificate = write_imported(out, foreign)
+    note(f"{foreign.where}: read; the model is written and, if its program is here, compared")
+    with ended_by_sigterm():
+        certificate = write_imported(out, foreign)
     typer.echo(f"{out}: a model of regard")
     print_rows(certificate_rows(certificate.model_dump()))

@@ -131,12 +131,16 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def refuse_engine(models: Sequence[Path], precision: str, exact: bool | None) -> None:
-    """Raise RecipeError for what does not go with --engine: several models, and some options."""
+def refuse_engine(
+    models: Sequence[Path], precision: str, exact: bool | None, usual: Sequence[str]
+) -> None:
+    """Raise RecipeError for what does not go with --engine: several models, and some options.
+
+    `regard export` has chosen the precision, so only the values `usual` of --precision are allowed.
+    """
     given = {
         "several models": len(models) > 1,
-        f"--precision {precision}": precision
-        not in ("fp32", "fastest"),  # `regard export` has chosen the model's precision
+        f"--precision {precision}": precision not in usual,
         "--exact": bool(exact),
     }
     for option, found in given.items():

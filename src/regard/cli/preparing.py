@@ -1,4 +1,4 @@
-"""Shows progress while a command prepares data; after SIGTERM, no unfinished files are left."""
+"""Makes SIGTERM remove unfinished files, and shows the progress of preparing data."""
 
 import signal
 import sys
@@ -12,17 +12,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def preparing(quiet: bool, what: str) -> "Iterator[Callable[[Progress], object]]":
-    """A context in which SIGTERM raises SystemExit(143), so that unfinished files are removed.
+    """A context in which data is prepared; SIGTERM ends it as in `ended_by_sigterm`.
 
     Yields a function to call with each `Progress`. The function shows the progress, counted in
     `what`: "pairs" or "trees". If `quiet` is True, the function does nothing.
     """
-
-    def leave(signum: int, _: object) -> None:
-        sys.exit(128 + signum)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
+    with ended_by_sigterm():
         if quiet:
             yield lambda _: None
         else:
@@ -30,5 +25,17 @@ def preparing(quiet: bool, what: str) -> "Iterator[Callable[[Progress], object]]
 
             with PreparationDisplay(what) as display:
                 yield display
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """A context in which SIGTERM raises SystemExit(143), so that unfinished files are removed."""
+
+    def leave(signum: int, _: object) -> None:
+        sys.exit(128 + signum)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -82,6 +82,14 @@ _ThreadsOption = Annotated[
         help="Cores that translate; 0 is all, minus one if there are three or more.",
     ),
 ]
+_RetryOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--retry/--no-retry",
+        help="Search again if a translation looks wrong; by default, not with CTranslate2.",
+        show_default=False,
+    ),
+]
 _QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not log each request.")]
 
 
@@ -101,6 +109,7 @@ def serve(
     precision: PrecisionOption = "fastest",
     engine: EngineOption = None,
     threads: _ThreadsOption = 0,
+    retry: _RetryOption = None,
     quiet: _QuietOption = False,
 ) -> None:
     """Serve models over HTTP: a page for the browser, LibreTranslate's interface, and /v1/translate
@@ -140,7 +149,8 @@ def serve(
     _set_up(threads)
     with _listen(host, port) as listening:
         translators = [(its, _opened(paths, engine, precision, beam)) for paths, its in named]
-        limits = ServerLimits(characters, items, timeout, queue, rate)
+        again = engine != "ctranslate2" if retry is None else retry
+        limits = ServerLimits(characters, items, timeout, queue, rate, again)
         app = create_app(translators, limits=limits, keys=allowed, origins=cors or ())
         _run(_server(app, timeout), listening, quiet)
 
@@ -172,7 +182,7 @@ def _opened(
     from regard.translation import load
 
     if engine is not None:
-        refuse_engine(paths, precision, exact=None)
+        refuse_engine(paths, precision, exact=None, usual=("fastest",))
         from regard.engines.opening import load_exported
 
         translator: Translator = load_exported(paths[0], engine)

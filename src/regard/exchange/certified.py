@@ -34,6 +34,11 @@ def write_certified(
 
 
 def refuse_existing(out: Path) -> None:
-    """Raise RegardError if there is something at `out` already, except an empty directory."""
+    """Raise RegardError if there is something at `out` already, except an empty directory.
+
+    The current directory, `.`, cannot be replaced, even if it is empty.
+    """
+    if not out.name:
+        raise RegardError(f"{out}: exists already: name a new directory")
     if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
         raise RegardError(f"{out}: exists already: choose another --out, or remove it")

@@ -11,6 +11,7 @@ from regard.exchange.foreign import Foreign, ForeignConfig, foreign_recipe
 from regard.exchange.from_own_hf import is_own, read_own_hf
 from regard.exchange.hf_generation import GENERATION_KEYS, SPECIAL_IDS, Generation, generation_of
 from regard.exchange.hf_side import foreign_side
+from regard.exchange.hf_text import OURS
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.positions import learned_positions
 from regard.exchange.reading import (
@@ -137,6 +138,11 @@ def _recipe(config: ForeignConfig, generation: Generation, targets: int) -> Reci
 def _tokenizer(
     directory: Path, generation: Generation, sources: int, targets: int
 ) -> SentencePieceTokenizer:
+    if (directory / "tokenizer.json").exists() and not (directory / TEXT_FILES[0]).exists():
+        raise ModelError(
+            f"{directory}: has tokenizer.json instead of {TEXT_FILES[0]}: if regard export hf "
+            f"wrote the model first, copy recipe.toml and {OURS} from the directory that it wrote"
+        )
     for name in TEXT_FILES:
         if not (directory / name).exists():
             raise ModelError(f"{directory}: has no {name}: the tokenizer is not complete")

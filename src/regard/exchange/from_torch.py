@@ -22,6 +22,8 @@ from regard.recipe import Recipe
 from regard.text.foreign.base import ForeignTokenizer
 from regard.variants import sinusoids_in_halves
 
+COMPUTED = ("sinusoidal", "halves")
+"""The kinds of positional encodings, as in `model.positions`, that a program may compute."""
 _NORM_EPSILON = 1e-5
 SOURCE = "src", "source", "enc"
 TARGET = "tgt", "trg", "target", "dec"
@@ -63,7 +65,8 @@ class Program:
     generator: str = ""
     """The name of the layer before the softmax, or of the embedding whose matrix it shares."""
     positions: str = ""
-    """The name of the table of positional encodings; if "", regard looks for it."""
+    """The name of the table of positional encodings; if "", regard looks for it. If the program
+    computes its positional encodings, a value of `COMPUTED`."""
     pad: str = "<pad>"
     begin: str = "<s>"
     end: str = "</s>"
@@ -92,8 +95,21 @@ def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
             f"{path}: its vocabulary has no {program.begin}, with which targets begin: give --begin"
         )
     converted, fields = _converted(weights, prefix, found, recipe, tokenizer, begin)
+    if not found.positions:
+        fields["positions"] = _computed(program, path)
     files, side = texts.checksums(path), not_run("a state dict has no program that could be run")
     return Foreign("torch", path, recipe.but(**fields), converted, tokenizer, files, side)
+
+
+def _computed(program: Program, path: Path) -> str:
+    """The positional encodings that the program computes; raises RecipeError if it does not say."""
+    if program.positions not in COMPUTED:
+        raise RecipeError(
+            f"{path}: has no table of positions: give --positions sinusoidal if the program "
+            "computes those of §3.5, where sines and cosines alternate, or halves if all sines "
+            "come first"
+        )
+    return program.positions
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
@@ -162,11 +178,11 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
     source = program.source_embedding or _embedding(embeddings, SOURCE, "source", path)
     target = program.target_embedding or _embedding(embeddings, TARGET, "target", path)
     others = set(outside) - {source, target, f"{output}.weight", f"{output}.bias"}
-    asked = {program.positions} if program.positions else others
+    asked = {program.positions} - {"", *COMPUTED} if program.positions else others
     if not asked <= others:
         raise RecipeError(
             f"{path}: has no other tensor {program.positions}: give --positions the name of a "
-            "table in the file, or leave it out"
+            "table in the file, sinusoidal or halves"
         )
     return _Names(source, target, output, _only_positions(weights, asked, width))
 

@@ -50,7 +50,11 @@ def write_argos(
         raise RecipeError(f"--out {out}: the name of a package ends in {ENDING}")
     pieces = pieces_of(model)
     refuse_other_cuts(pieces, model.tokenizer, lines)
-    with tempfile.TemporaryDirectory() as temporary:
+    with (
+        refusing_write_errors(out),
+        parents_made(out),
+        tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.absolute().parent) as temporary,
+    ):
         folder = Path(temporary) / f"translate-{source}_{target}-1_0"
         (folder / "model").mkdir(parents=True)
         write_ctranslate2(model, folder / "model", precision, pieces.names)
@@ -65,12 +69,7 @@ def write_argos(
 
 def _pack(folder: Path, out: Path) -> None:
     """Write the zip file `out`, which contains the folder under its own name."""
-    with (
-        refusing_write_errors(out),
-        parents_made(out),
-        new_file(out) as file,
-        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as package,
-    ):
+    with new_file(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as package:
         for path in sorted(folder.rglob("*")):
             package.write(path, path.relative_to(folder.parent))
 

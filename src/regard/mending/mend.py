@@ -24,13 +24,18 @@ class Mended:
 
 
 def mended(
-    translator: Translator, sentences: Sequence[str], found: Sequence[list[Translation]]
+    translator: Translator,
+    sentences: Sequence[str],
+    found: Sequence[list[Translation]],
+    *,
+    again: bool = True,
 ) -> list[Mended]:
     """Search again for the sentences whose best translation looks wrong.
 
     `found` has the translations of each sentence by the first search. If the second search finds
     translations without flaws, they replace the first ones; otherwise the first ones are returned
-    with their flaws. A sentence that the translator has split is not searched for again.
+    with their flaws. A sentence that the translator has split is not searched for again. If `again`
+    is False, there is no second search, and the first translations are returned with their flaws.
     """
     # The number of pieces of a sentence includes </s>.
     pieces = [len(ids) + 1 for ids in translator.tokenizer.encode(sentences)]
@@ -39,8 +44,10 @@ def mended(
         for sentence, count, best in zip(sentences, pieces, found, strict=True)
     ]
     wrong = [i for i, it in enumerate(results) if it.flaws and pieces[i] <= translator.longest]
-    again = search_again(translator, [sentences[i] for i in wrong]) if wrong else []
-    for i, others in zip(wrong, again, strict=True):
+    if not (again and wrong):
+        return results
+    second = search_again(translator, [sentences[i] for i in wrong])
+    for i, others in zip(wrong, second, strict=True):
         sound = [t for t in others if not _flaws(translator, sentences[i], pieces[i], t.text)]
         if sound:
             results[i] = Mended(sound[: len(found[i])], retried=True)

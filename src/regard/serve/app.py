@@ -46,7 +46,9 @@ def create_app(
     if twice := next((pair for pair in pairs if pairs.count(pair) > 1), None):
         raise RecipeError(f"two models for {twice}: give each its own language pair")
     engines = [
-        Engine(pair, translator, metrics, turn=turn, most_waiting=limits.waiting)
+        Engine(
+            pair, translator, metrics, turn=turn, most_waiting=limits.waiting, retry=limits.retry
+        )
         for pair, translator in translators
     ]
     service = Service(engines, metrics, limits, keys)

@@ -60,7 +60,7 @@ class Rendering(Mended):
 
 
 class Engine:
-    """A translator with a queue. If a translation looks wrong, a second search is made.
+    """A translator with a queue. If a translation looks wrong and `retry`, it searches again.
 
     Engines that share the lock `turn` translate one after another, so that each can use all cores.
     """
@@ -73,8 +73,9 @@ class Engine:
         *,
         turn: threading.Lock,
         most_waiting: int,
+        retry: bool = True,
     ):
-        self.pair, self.beam = pair, translator.recipe.beam
+        self.pair, self.beam, self._retry = pair, translator.recipe.beam, retry
         self._translator, self._metrics, self._turn = translator, metrics, turn
         translator.may_be_copied = False
         self._batcher = Batcher(
@@ -127,9 +128,8 @@ class Engine:
                 split=True,
                 on_partial={i: r.on_partial for i, r in enumerate(requests) if r.on_partial},
             )
-            renderings = [
-                Rendering(**vars(it)) for it in mended(self._translator, sentences, list(found))
-            ]
+            looked_at = mended(self._translator, sentences, list(found), again=self._retry)
+            renderings = [Rendering(**vars(it)) for it in looked_at]
             for i, request in enumerate(requests):
                 if request.align or request.attend:
                     renderings[i] = self._attended(request, renderings[i])

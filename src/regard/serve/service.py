@@ -40,6 +40,8 @@ class ServerLimits:
     """A model refuses requests while at least this many sentences are in its queue."""
     a_minute: int = 0
     """The most requests per minute and key, or per address if there are no keys; 0: no limit."""
+    retry: bool = True
+    """Whether there is a second search for a translation that looks wrong."""
 
     @property
     def body(self) -> int:
