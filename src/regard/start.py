@@ -195,7 +195,7 @@ def decide(
 
 
 def _refuse_unfit(start: Start) -> None:
-    """Raise RegardError for rows 1 to 5 of the module's table, and for a to c of its list."""
+    """Raise RegardError for rows 1 to 5 and the cases a to c of the module's docstring."""
     start.files.refuse_unfit(start.task)
     if start.data and (start.files.has_text or start.files.trees or start.tokenizer):
         raise RegardError(
@@ -205,7 +205,7 @@ def _refuse_unfit(start: Start) -> None:
 
 
 def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
-    """The data's directory, and whether it is used as it is; raises RegardError in rows 7 and 8."""
+    """The directory of data, and whether its data is used; RegardError in rows 7 and 8 (above)."""
     if start.data is not None:
         return start.data, True
     data, can_be_prepared = start.out / "data", start.files.can_be_prepared
@@ -292,7 +292,7 @@ def _refuse_other_model(start: Start, model: Model, recipe: Recipe) -> None:
 
 
 def _fitted(start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]) -> Recipe:
-    """Fit the recipe to prepared data; raises RegardError for i, j and k of the module's list."""
+    """Fit the recipe to data; raises RegardError for cases i, j, k of the module's docstring."""
     if start.data is None and (start.files.has_text or start.files.trees):
         start.files.refuse_other_than(data, start.out)
     _refuse_other_task(data, recipe)

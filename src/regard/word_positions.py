@@ -95,7 +95,10 @@ def know_words_of(model: Any, other: Any) -> None:
 
 
 def begin_words(tokenizer: AnyTokenizer) -> NDArray[np.bool_]:
-    """True for each id that begins a word: a sub-word after a space, a leaf, <s> or </s>."""
+    """True for each id that begins a word.
+
+    Such an id is <s>, </s>, a leaf of a tree, or a sub-word that starts with a space.
+    """
     names = tokenizer.names(range(tokenizer.size), "source")
     begins = np.array([name.startswith(" ") for name in names])
     for name, number in tokenizer.symbols.items():

@@ -1,6 +1,7 @@
 """The sentences of the built-in corpus: one clause, or connected clauses.
 
-The docstring of `regard.corpus` says which noun `it` and `its` refer to.
+The docstring of `regard.corpus` says which noun the English pronouns `it` and `its` refer to in
+these sentences.
 """
 
 from __future__ import annotations

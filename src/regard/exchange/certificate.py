@@ -47,7 +47,7 @@ class Side(Protocol):
         """The names and versions of the packages that this side uses to compute."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The source ids of texts, each ending in </s>, by this side's own tokenizer."""
+        """The source ids of each text, with </s> at the end, from this model's own tokenizer."""
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
         """[target, vocabulary] The logits after each token of `target`, which begins with <s>."""

@@ -84,7 +84,7 @@ def try_searches(
         smaller = [alpha for alpha in reversed(ALPHAS) if alpha < own.alpha]
         for side in (larger, smaller):
             if _highest(tried).alpha == own.alpha:
-                all(is_better(own.beam, alpha) for alpha in side)  # stops at the first False
+                all(is_better(own.beam, alpha) for alpha in side)  # `all` stops at the first False
         alpha = _alpha(tried, own.alpha)
         for beam in BEAMS:
             is_better(beam, alpha)

@@ -24,36 +24,40 @@ class Mended:
 
 
 def mended(
-    translator: Translator,
-    sentences: Sequence[str],
-    found: Sequence[list[Translation]],
-    *,
-    again: bool = True,
+    translator: Translator, sentences: Sequence[str], found: Sequence[list[Translation]]
 ) -> list[Mended]:
     """Search again for the sentences whose best translation looks wrong.
 
     `found` has the translations of each sentence by the first search. If the second search finds
     translations without flaws, they replace the first ones; otherwise the first ones are returned
-    with their flaws. A sentence that the translator has split is not searched for again. If `again`
-    is False, there is no second search, and the first translations are returned with their flaws.
+    with their flaws. A sentence that the translator has split is not searched for again.
     """
-    # The number of pieces of a sentence includes </s>.
-    pieces = [len(ids) + 1 for ids in translator.tokenizer.encode(sentences)]
-    results = [
-        Mended(best, _flaws(translator, sentence, count, best[0].text))
-        for sentence, count, best in zip(sentences, pieces, found, strict=True)
-    ]
-    wrong = [i for i, it in enumerate(results) if it.flaws and pieces[i] <= translator.longest]
-    if not (again and wrong):
-        return results
-    second = search_again(translator, [sentences[i] for i in wrong])
-    for i, others in zip(wrong, second, strict=True):
+    results = judged(translator, sentences, found)
+    pieces = {i: _pieces(translator, sentences[i]) for i, it in enumerate(results) if it.flaws}
+    wrong = [i for i, count in pieces.items() if count <= translator.longest]
+    again = search_again(translator, [sentences[i] for i in wrong]) if wrong else []
+    for i, others in zip(wrong, again, strict=True):
         sound = [t for t in others if not _flaws(translator, sentences[i], pieces[i], t.text)]
         if sound:
             results[i] = Mended(sound[: len(found[i])], retried=True)
         else:
             results[i] = Mended(found[i], results[i].flaws, retried=True)
     return results
+
+
+def judged(
+    translator: Translator, sentences: Sequence[str], found: Sequence[list[Translation]]
+) -> list[Mended]:
+    """The given translations of each sentence, and the flaws of the best; nothing is searched."""
+    return [
+        Mended(best, _flaws(translator, sentence, _pieces(translator, sentence), best[0].text))
+        for sentence, best in zip(sentences, found, strict=True)
+    ]
+
+
+def _pieces(translator: Translator, sentence: str) -> int:
+    """The number of pieces of a sentence, </s> included."""
+    return len(translator.tokenizer.encode([sentence])[0]) + 1
 
 
 def _flaws(

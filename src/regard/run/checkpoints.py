@@ -79,9 +79,8 @@ def save(
     N is about["step"], and the manifest includes all of `about`. `weights` and `moments` are an
     optimizer's named weights and state. `randoms` has the random states of all processes, by rank.
     A checkpoint with about["extra"] serves only to continue from: it does not count for `keep`, and
-    the next save removes it. Checkpoints of later steps are removed, too: they must be damaged,
-    because the run would have continued from an undamaged one. Returns the path of the new
-    checkpoint.
+    the next save removes it. Checkpoints of later steps are removed, too: they are damaged, since
+    the run would have continued from an undamaged one. Returns the path of the new checkpoint.
     """
     path = directory / f"step-{about['step']}"
 
