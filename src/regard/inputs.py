@@ -160,8 +160,12 @@ class TrainingFiles:
         tokenizer: Path | None = None,
         workers: int | None = None,
         progress: Callable[[Progress], object] = lambda _: None,
+        remark: Callable[[str], object] = lambda _: None,
     ) -> Report:
-        """Write prepared data to `out`; raises the errors of `prepare_trees` or `prepare_text`."""
+        """Write prepared data to `out`; raises the errors of `prepare_trees` or `prepare_text`.
+
+        `remark` is called with a sentence if training pairs are also in the validation files.
+        """
         if self.trees:
             # `treebank` loads slowly, and text does not need it.
             from regard.data.treebank import prepare_trees
@@ -176,7 +180,7 @@ class TrainingFiles:
                 tokenizer=tokenizer,
                 progress=progress,
             )
-        return prepare_text(
+        report = prepare_text(
             self.source,
             self.target,
             out,
@@ -188,6 +192,9 @@ class TrainingFiles:
             workers=workers,
             progress=progress,
         )
+        if said := report.remark():
+            remark(said)
+        return report
 
 
 NO_FILES = TrainingFiles()
@@ -222,13 +229,15 @@ def prepare_files(
     tokenizer: Path | None = None,
     workers: int | None = None,
     progress: Callable[[Progress], object] = lambda _: None,
+    remark: Callable[[str], object] = lambda _: None,
 ) -> Report:
     """Prepare data in `out` by `recipe` or, if it is None, by `files.suited(tokenizer)`.
 
     `assignments` change the recipe: strings "section.key=value", as for `Recipe.set`. `tokenizer`
     decides the recipe's section [tokenizer]. Raises RegardError if the files exclude one another,
     are too few, or do not fit the recipe, or if `assignments` contradict the tokenizer; RecipeError
-    for an unknown recipe or field; and the errors of `TrainingFiles.prepare`.
+    for an unknown recipe or field; and the errors of `TrainingFiles.prepare`. `progress` and
+    `remark` are those of that method.
     """
     files.refuse_unfit()
     named = recipe_named(recipe) if isinstance(recipe, str) else recipe
@@ -242,4 +251,6 @@ def prepare_files(
         chosen = chosen.but(output="trees")
     chosen = chosen.set(*assignments)
     files.refuse_recipe(chosen)
-    return files.prepare(out, chosen, tokenizer=tokenizer, workers=workers, progress=progress)
+    return files.prepare(
+        out, chosen, tokenizer=tokenizer, workers=workers, progress=progress, remark=remark
+    )

@@ -160,7 +160,7 @@ def begin(
             keep_origin(start.start_from, start.out)
         if not is_prepared:
             its = start.tokenizer or (start.start_from and start.start_from / "tokenizer.json")
-            start.files.prepare(data, recipe, tokenizer=its, progress=progress)
+            start.files.prepare(data, recipe, tokenizer=its, progress=progress, remark=remark)
     return recipe, data
 
 

@@ -1,11 +1,12 @@
-"""The command that examples name: a shell must be able to run it."""
+"""The command that examples name can be run by a shell, and notes end no command."""
 
+import os
 import shlex
 import sys
 
 import pytest
 
-from regard.cli.console import called
+from regard.cli.console import called, console, note
 
 
 @pytest.mark.parametrize(
@@ -21,3 +22,13 @@ def test_a_path_with_blanks(monkeypatch: pytest.MonkeyPatch, script: str, words:
     monkeypatch.setattr(sys, "argv", [script])
     monkeypatch.setattr(sys, "executable", "/my programs/bin/python")
     assert shlex.split(called()) == words
+
+
+def test_notes_that_nobody_reads_end_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w", buffering=1) as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        for _ in range(3):
+            note("step 1")
+        console().print("a bar")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.batches import Batch, Batches
-from regard.data.rows import Rows
+from regard.data.rows import Places, Rows
 from regard.errors import DataError, TrainingError
 from regard.recipe import DataRecipe
 
@@ -95,6 +95,16 @@ recipes = st.builds(
 layouts = st.sampled_from(LAYOUTS)
 seeds = st.integers(0, 2**63 - 1)
 windows = st.sampled_from([5, 17, 2**19])
+
+
+def test_a_batch_that_does_not_fit_the_memory_names_the_fields_to_lower() -> None:
+    recipe = DataRecipe(source_tokens=9_000_000, target_tokens=9_000_000)
+    batches = Batches(Corpus([[3, 4]]), recipe, 1, layout="packed")
+    with (
+        mock.patch.object(Places, "filled", side_effect=MemoryError),
+        pytest.raises(DataError, match=r"9,000,000 source .* lower data\.source_tokens"),
+    ):
+        batches.take(1)
 
 
 @unhurried

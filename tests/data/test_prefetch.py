@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from regard.data.batches import Batch, Batches
+from regard.data.pairs import Pairs
 from regard.data.prefetch import AHEAD, Prefetched
 from regard.data.training_data import training_batches
 from regard.errors import DataError, TrainingError
@@ -96,6 +97,16 @@ def test_it_leaves_signals_to_this_process_and_ends_with_the_object(data: Path) 
     pid = packed.pid
     del packed
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_data_that_was_replaced_meanwhile_is_refused(data: Path, tmp_path: Path) -> None:
+    batches, other = training_batches(data, PACKED), prepared(tmp_path, RECIPE.but(seed=2))
+    fingerprint = Pairs.open(data, "train").fingerprint
+    make = partial(training_batches, other, PACKED, fingerprint=fingerprint)
+    with pytest.raises(TrainingError, match="has other data than when this run began"):
+        Prefetched(batches, make).take(1)
+    make = partial(training_batches, data, PACKED, fingerprint=fingerprint)
+    assert len(Prefetched(batches, make).take(1)) == 1
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGHUP])

@@ -112,6 +112,27 @@ def test_what_is_held_out_is_clean(corpus: Corpus) -> None:
     assert (report.valid.kept, report.valid.empty, report.train.empty) == (7, 0, 101)
 
 
+def test_training_pairs_that_validate_are_counted(corpus: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "valid").mkdir()
+    valid = Corpus(tmp_path / "valid")
+    for count, remarked in ((2, True), (0, False)):
+        valid.write([*SOURCES[:count], "a new pair"], [*TARGETS[:count], "ein neues Paar"])
+        report = corpus.prepare(valid_sources=[valid.source], valid_targets=[valid.target])
+        assert (report.train.kept, report.train.validated) == (101, count)
+        said = f"{count} training pairs are also in the validation files, which have {count + 1}"
+        assert report.remark().startswith(said) if remarked else not report.remark()
+    assert corpus.prepare().train.validated == 0  # drawn pairs are not trained on
+
+
+def test_a_document_in_a_validation_file_is_dropped(corpus: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "valid").mkdir()
+    valid = Corpus(tmp_path / "valid")
+    valid.write([SOURCES[0], "word " * 3000], [TARGETS[0], "Wort " * 3000])
+    report = corpus.prepare(valid_sources=[valid.source], valid_targets=[valid.target])
+    assert (report.valid.read, report.valid.kept, report.valid.too_long) == (2, 1, 1)
+    assert corpus.prepared("valid") == [(SOURCES[0], TARGETS[0])]
+
+
 def test_validation_files_lose_only_empty_pairs(corpus: Corpus, tmp_path: Path) -> None:
     (tmp_path / "valid").mkdir()
     valid = Corpus(tmp_path / "valid")

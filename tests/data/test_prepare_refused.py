@@ -171,6 +171,17 @@ def test_earlier_prepared_data_is_replaced_and_nothing_else(corpus: Corpus, tmp_
     assert "is not empty, and not prepared data" in corpus.refusal()
 
 
+@pytest.mark.parametrize("relative", [False, True])
+def test_the_current_directory_is_not_replaced(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch, relative: bool
+) -> None:
+    corpus.out.mkdir()
+    monkeypatch.chdir(corpus.out)
+    out = Path() if relative else corpus.out
+    with pytest.raises(DataError, match="is the current directory: name a folder in it"):
+        prepare_text([corpus.source], [corpus.target], out, RECIPE)
+
+
 def test_a_mount_point_is_refused_before_the_work(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

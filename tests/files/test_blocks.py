@@ -42,6 +42,26 @@ def made(folder: Path, translate: Callable[[list[str], int], str] = said) -> Non
     blocks.join()
 
 
+def test_a_command_that_began_at_the_same_time_is_joined(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in LINES))
+    others: list[Blocks] = []
+
+    def measure(lines: list[str], first: int) -> int:
+        """While this command reads the text, another one makes the folder."""
+        if not others:
+            others.append(begun(tmp_path))
+        return measured(lines, first)
+
+    blocks = Blocks(tmp_path / "in", tmp_path / "out", 5, SETTINGS)
+    blocks.begin(measure)
+    blocks.write(said, wait=True)
+    blocks.join()
+    assert (tmp_path / "out").read_text() == WHOLE
+    other = Blocks(tmp_path / "in", tmp_path / "out", 5, SETTINGS | {"beam": 1})
+    with pytest.raises(RegardError, match="exists already"):
+        other.begin(measured)
+
+
 def stopped_after(count: int) -> Callable[[list[str], int], str]:
     """A translator of this many blocks, which then fails."""
     left = count

@@ -3,6 +3,7 @@ import io
 import lzma
 import os
 import random
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -129,6 +130,23 @@ def test_a_damaged_archive_is_refused(file: Path, pack: Callable[[bytes], bytes]
     file.write_bytes(whole)
     message = refusal(file)
     assert "damaged archive" in message or "is not UTF-8" in message
+
+
+def test_a_later_stream_of_xz_is_read_or_refused(file: Path) -> None:
+    """Python's own reader takes a damaged later stream for the end of the file."""
+    first, second = (lzma.compress(text, preset=0) for text in (b"one\n", b"two\n"))
+    for padding in (b"", bytes(4), bytes(2**17)):
+        file.write_bytes(first + padding + second + padding)
+        assert list(read_lines(file)) == ["one", "two"]
+    header, middle = bytearray(second), bytearray(second)
+    header[8] ^= 1
+    middle[len(second) // 2] ^= 1
+    for damaged in (bytes(header), bytes(middle), b"?" + second, gzip.compress(b"two\n"), b"two\n"):
+        file.write_bytes(first + damaged)
+        assert re.search("damaged archive|truncated", refusal(file))
+    for cut in (second[:3], second[:-1]):
+        file.write_bytes(first + cut)
+        assert "truncated" in refusal(file)
 
 
 @packed

@@ -154,7 +154,7 @@ def test_results_before_a_refusal_are_seen(three: Workers) -> None:
 def test_a_process_that_is_killed_ends_the_work_in_one_sentence(three: Workers) -> None:
     threading.Timer(0.3, os.kill, (three.pids[1], signal.SIGKILL)).start()
     with pytest.raises(
-        RegardError, match=r"was killed \(signal 9\).* use fewer --workers"
+        RegardError, match=r"was killed \(signal 9\).* use fewer processes"
     ) as caught:
         list(three.map(squared, range(10**6)))
     assert "\n" not in str(caught.value)

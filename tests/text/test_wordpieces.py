@@ -114,3 +114,6 @@ def test_the_most_frequent_words_are_learned_from(monkeypatch: pytest.MonkeyPatc
     assert "bcd" in learnt
     assert "abc" in learnt
     assert "dda" not in learnt
+    first, last = {"dcd": 2, "abc": 2, "bdb": 2}, {"bdb": 2, "abc": 2, "dcd": 2}
+    assert set(wordpieces._most_frequent(first)) == {("dcd", 2), ("abc", 2)}
+    assert wordpieces._most_frequent(last) == [("abc", 2), ("bdb", 2)]

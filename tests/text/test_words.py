@@ -29,3 +29,12 @@ def test_counting_many_different_words_forgets_the_rarest(monkeypatch: pytest.Mo
     counts = count_words(lines, 100)
     assert (counts["Ġoften"], counts["Ġagain"]) == (41, 41)
     assert len(counts) <= 11
+
+
+def test_lines_without_blanks_are_not_all_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a word that occurs once; the first of them stay."""
+    lines = [f"{i}今天天气很好" for i in range(25)]
+    monkeypatch.setattr(words, "MOST_WORDS", len(lines) - 1)
+    counts = count_words(lines, 100)
+    assert sum(counts.values()) > len(lines) // 3
+    assert counts["Ġ0"] == 1

@@ -1,11 +1,12 @@
 """Standard error, where all commands write notes and progress bars."""
 
+import os
 import sys
 from functools import cache
 from pathlib import Path
 from shlex import quote
 from shutil import which
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,7 +19,37 @@ def console() -> "Console":
     """The console of the library rich for standard error; rich is imported at the first call."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(file=cast(IO[str], _StandardError()), highlight=False, soft_wrap=True)
+
+
+class _StandardError:
+    """Standard error. If nothing can be written to it any more, everything written is lost.
+
+    So a command goes on if `head` stops reading its progress, or if the terminal is closed.
+    """
+
+    def write(self, text: str) -> int:
+        """Write a text; return its length."""
+        try:
+            return sys.stderr.write(text)
+        except OSError:
+            silence(sys.stderr)
+            return len(text)
+
+    def flush(self) -> None:
+        """Write what is in the buffer."""
+        try:
+            sys.stderr.flush()
+        except OSError:
+            silence(sys.stderr)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
+def silence(stream: TextIO) -> None:
+    """Redirect an unwritable stream to /dev/null, because Python flushes the stream at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def note(message: str) -> None:

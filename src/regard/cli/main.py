@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from regard import __version__
 from regard.cli.average import average
 from regard.cli.claims import claims
+from regard.cli.console import silence
 from regard.cli.demo import demo
 from regard.cli.export import export
 from regard.cli.help import help_
@@ -104,11 +105,11 @@ def main() -> None:
     except KeyboardInterrupt:
         _leave("interrupted", 130)
     except BrokenPipeError:
-        _silence(sys.stdout)
+        silence(sys.stdout)
         sys.exit(141)
     except OSError as error:  # for example, the disk behind standard output is full
         if error.filename is None:
-            _silence(sys.stdout)
+            silence(sys.stdout)
         place = "standard output" if error.filename is None else os.fsdecode(error.filename)
         _refuse(f"{place}: {error.strerror or error}: make room there or name another place")
 
@@ -184,8 +185,3 @@ def _refuse(sentence: str) -> NoReturn:
 def _leave(sentence: str, status: int) -> NoReturn:
     print(f"regard: {printable(sentence)}", file=sys.stderr)  # noqa: T201
     sys.exit(status)
-
-
-def _silence(stream: Any) -> None:
-    """Redirect an unwritable stream to /dev/null, because Python flushes the stream at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.console import note
 from regard.cli.options import (
     MixOption,
     QuietOption,
@@ -64,7 +65,7 @@ def prepare(
     with preparing(quiet, files.content) as progress:
         report = prepare_files(
             files, out, recipe=recipe, assignments=assign or (), tokenizer=tokenizer,
-            workers=workers, progress=progress,
+            workers=workers, progress=progress, remark=note,
         )  # fmt: skip
     # With --time, `regard train` chooses a recipe for prepared text, unless the user has named one.
     time = " --time 1h" if recipe is None and not files.trees else ""

@@ -157,9 +157,17 @@ class Batches:
         """This process's share of the next n batches, on the CPU.
 
         The batches of an epoch are followed by those of the next epoch. If a batch has fewer rows
-        than parts, some parts hold only padding.
+        than parts, some parts hold only padding. Raises DataError if a batch is too large for the
+        memory.
         """
-        return [part for _ in range(n) for part in self._next()]
+        try:
+            return [part for _ in range(n) for part in self._next()]
+        except MemoryError:
+            limits = self._recipe.source_tokens, self._recipe.target_tokens
+            raise DataError(
+                "a batch of {:,} source and {:,} target tokens does not fit the memory: lower "
+                "data.source_tokens and data.target_tokens".format(*limits)
+            ) from None
 
     def rest_of_epoch(self) -> Iterator[Batch]:
         """This process's share of each batch that remains in the present epoch."""

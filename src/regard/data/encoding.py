@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,10 +40,12 @@ class SplitCounts:
     """The number of source tokens, </s> included; a pair counts as often as it is written."""
     target_tokens: int
     """The number of target tokens, </s> included; a pair counts as often as it is written."""
+    validated: int = 0
+    """The number of kept training pairs that equal a pair of the given validation files."""
 
     @classmethod
     def of(cls, fates: Counter[Verdict], source: SideWriter, target: SideWriter) -> SplitCounts:
-        """The counts of a split whose two sides have been written."""
+        """The counts of a split whose two sides have been written, without `validated`."""
         outcome = {verdict.value: fates[verdict] for verdict in Verdict}
         tokens = {"source_tokens": source.tokens, "target_tokens": target.tokens}
         return cls(read=fates.total(), **outcome, **tokens)
@@ -57,6 +59,8 @@ class Encoded(NamedTuple):
     fates: Counter[Verdict]
     times: int = 1
     """How often the pairs are written."""
+    validated: int = 0
+    """How many of the pairs equal a pair of the given validation files."""
 
 
 class EncodeAll:
@@ -74,9 +78,10 @@ class EncodeAll:
 class EncodeForTraining:
     """A job for `encode` that drops held-out pairs, duplicates, and pairs that break the `rules`.
 
-    `repeats` is a file in which `mark_repeats` marked the duplicates; with None, duplicates are
-    kept. `mix` says for each file of the corpus how often its pairs are written; if it is empty,
-    all pairs are written once.
+    Pairs of the given validation files, `valid`, are not dropped, but counted. `repeats` is a file
+    in which `mark_repeats` marked the duplicates; with None, duplicates are kept. `mix` says for
+    each file of the corpus how often its pairs are written; if it is empty, all pairs are written
+    once.
     """
 
     def __init__(
@@ -86,7 +91,9 @@ class EncodeForTraining:
         held_out: Collection[TextPair],
         repeats: Path | None,
         mix: Sequence[int],
+        valid: Collection[TextPair] = (),
     ):
+        self._valid = frozenset(valid)
         self._tokenizer, self._rules, self._mix = tokenizer, rules, mix
         self._held_out, self._repeats = frozenset(held_out), repeats
 
@@ -104,7 +111,12 @@ class EncodeForTraining:
         fates.update(verdict for verdict, _ in weighed)
         kept = [ids for verdict, ids in weighed if verdict is Verdict.KEPT]
         times = self._mix[block.file] if self._mix else 1
-        return _end_to_end(kept, fates, self._tokenizer)._replace(times=times)
+        validated = sum(
+            pair in self._valid
+            for pair, (verdict, _) in zip(clean, weighed, strict=True)
+            if verdict is Verdict.KEPT
+        )
+        return _end_to_end(kept, fates, self._tokenizer)._replace(times=times, validated=validated)
 
     def _judged(self, block: AlignedBlock) -> list[tuple[Verdict, TextPair]]:
         """Judge each pair by its text, before it is encoded."""
@@ -140,6 +152,7 @@ def encode(
     Raises DataError for a bad line or misaligned files, OSError if the split cannot be written.
     """
     fates: Counter[Verdict] = Counter()
+    validated = 0
     with (
         closing(SideWriter(stem.with_name(f"{stem.name}.source"), vocabularies[0])) as sources,
         closing(SideWriter(stem.with_name(f"{stem.name}.target"), vocabularies[1])) as targets,
@@ -149,7 +162,8 @@ def encode(
                 sources.append(block.source)
                 targets.append(block.target)
             fates.update(block.fates)
-    return SplitCounts.of(fates, sources, targets)
+            validated += block.validated
+    return replace(SplitCounts.of(fates, sources, targets), validated=validated)
 
 
 def encoded(pairs: Sequence[TextPair], tokenizer: AnyTokenizer) -> list[Ids]:

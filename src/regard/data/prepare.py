@@ -13,6 +13,7 @@ output directory gets its name only when it is complete.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from regard.files.manifest import MANIFEST, write_manifest
 from regard.files.replacing import whole_or_nothing
 from regard.machine.workers import Workers, usable_cores
 from regard.recipe import DataRecipe, Recipe, TokenizerRecipe
-from regard.text.cleaning import Verdict, is_empty, judge_length, judge_text
+from regard.text.cleaning import Verdict, judge_length, judge_text
 from regard.text.opening import open_tokenizer, tokenizer_files
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import Tokenizer
@@ -39,6 +40,11 @@ pairs of a larger corpus are drawn at random, each with the same probability."""
 BYTES_PER_WORKER = 2 * 2**20
 """Each worker has at least this many bytes of stored text to process: with less text, a worker
 would take longer to start than to work."""
+
+
+REMARKED = 0.01
+"""A report remarks on training pairs that are also in the validation files if they are at least
+this share of the validation pairs."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,16 @@ class Report:
         sizes = tokenizer.size, tokenizer.source_size
         return cls(train, valid, *sizes, tokenizer.fingerprint)
 
+    def remark(self) -> str:
+        """A sentence about validation pairs that are trained on; "" if there are hardly any."""
+        share = self.train.validated / max(1, self.valid.kept)
+        if share < REMARKED:
+            return ""
+        return (
+            f"{self.train.validated:,} training pairs are also in the validation files, which have "
+            f"{self.valid.kept:,} pairs: the model will look better there than on new text"
+        )
+
 
 def prepare_text(
     sources: Sequence[Path],
@@ -79,12 +95,13 @@ def prepare_text(
     Without validation files, validation pairs are drawn with the recipe's seed: as many different
     clean pairs as data.held_out says, but at most a tenth of all such pairs. Drawn pairs that are
     too long are dropped. The drawn pairs, and all pairs equal to one of them, are not trained on.
-    From validation files, only pairs with an empty side are dropped. `mix` says how often an epoch
-    has the pairs of each source file, by default once; with `mix`, duplicates are dropped within
-    each file only. `tokenizer` is a tokenizer.json; the other files of a foreign tokenizer must lie
-    beside it. Without `tokenizer`, a tokenizer is learned. Earlier prepared data in `out` is
-    replaced. At most `workers` processes share the work, by default one per usable core; with 0 or
-    1, this process does it. `progress` is called while the corpus is read.
+    From validation files, only pairs with an empty side or with extremely many characters are
+    dropped; training pairs equal to one of them are counted. `mix` says how often an epoch has the
+    pairs of each source file, by default once; with `mix`, duplicates are dropped within each file
+    only. `tokenizer` is a tokenizer.json, beside the other files of a foreign tokenizer. Without
+    `tokenizer`, a tokenizer is learned. Earlier prepared data in `out` is replaced. At most
+    `workers` processes share the work, by default one per usable core; with 0 or 1, this process
+    does it. `progress` is called while the corpus is read.
 
     Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
     other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;
@@ -102,30 +119,33 @@ def prepare_text(
         Workers(useful if useful > 1 else 0) as pool,
     ):
         known = None if tokenizer is None else open_tokenizer(tokenizer)
-        digests = Path(scratch, "digests")
-        hold_out, mixed = not valid_text.files, bool(mix)
+        digests, hold_out, mixed = Path(scratch, "digests"), not valid_text.files, bool(mix)
         found = survey(text, recipe, pool, hold_out=hold_out, digests=digests, mixed=mixed)
-        empty = _write_valid_text(folder, valid_text.pairs()) if valid_text.files else 0
+        dropped = _write_valid_text(folder, valid_text.pairs(), recipe.data)
         vocabulary = known or _learn(text, found, recipe, pool, Path(scratch, "sample"))
         vocabulary.save(folder / "tokenizer.json")
         held_out = _not_too_long(found.held_out, vocabulary, recipe.data)
-        if not valid_text.files:
-            _write_valid_text(folder, held_out)
-        valid = _encode_valid(folder, vocabulary, empty)
-        job = EncodeForTraining(vocabulary, recipe.data, held_out, found.repeats, mix)
+        if hold_out:
+            _write_valid_text(folder, held_out, recipe.data)
+        valid = _encode_valid(folder, vocabulary, dropped)
+        given = () if hold_out else _valid_text(folder).pairs()
+        job = EncodeForTraining(vocabulary, recipe.data, held_out, found.repeats, mix, [*given])
         train = encode(folder / "train", text, job, _sizes(vocabulary), pool)
         _refuse_changed(text, found.pairs, train.read)
         _refuse_nothing_left(train, valid, text, valid_text)
         report = Report.of(train, valid, vocabulary)
-        inputs = _by_side("train", text) | _by_side("valid", valid_text)
-        sample = None if known else _share(found)
+        inputs, sample = _inputs(text, valid_text), None if known else _share(found)
         complete(folder, recipe, report, inputs, mix=mix, sample=sample)
     return report
 
 
-def _by_side(split: str, text: AlignedText) -> dict[str, list[Path]]:
-    """The source files and the target files of a split, by names such as "train.source"."""
-    return {f"{split}.{side}": [both[i] for both in text.files] for i, side in enumerate(SIDES)}
+def _inputs(train: AlignedText, valid: AlignedText) -> dict[str, list[Path]]:
+    """The source files and the target files of each split, by names such as "train.source"."""
+    return {
+        f"{split}.{side}": [both[i] for both in text.files]
+        for split, text in (("train", train), ("valid", valid))
+        for i, side in enumerate(SIDES)
+    }
 
 
 def _learn(
@@ -190,15 +210,20 @@ def _not_too_long(
     ]
 
 
-def _encode_valid(folder: Path, tokenizer: AnyTokenizer, empty: int) -> SplitCounts:
+def _encode_valid(folder: Path, tokenizer: AnyTokenizer, dropped: Counter[Verdict]) -> SplitCounts:
     """Encode the files that `_write_valid_text` wrote: line i of the text becomes pair i.
 
-    The counts include the `empty` pairs that `_write_valid_text` dropped.
+    The counts include the pairs that `_write_valid_text` dropped.
     """
-    text = AlignedText([folder / "valid.source.txt"], [folder / "valid.target.txt"])
+    text = _valid_text(folder)
     with Workers(0) as here:
         counts = encode(folder / "valid", text, EncodeAll(tokenizer), _sizes(tokenizer), here)
-    return replace(counts, read=counts.read + empty, empty=empty)
+    each = {verdict.value: count for verdict, count in dropped.items()}
+    return replace(counts, read=counts.read + dropped.total(), **each)
+
+
+def _valid_text(folder: Path) -> AlignedText:
+    return AlignedText([folder / "valid.source.txt"], [folder / "valid.target.txt"])
 
 
 def _sizes(tokenizer: AnyTokenizer) -> tuple[int, int]:
@@ -206,20 +231,27 @@ def _sizes(tokenizer: AnyTokenizer) -> tuple[int, int]:
     return tokenizer.source_size, tokenizer.size
 
 
-def _write_valid_text(folder: Path, pairs: Iterable[TextPair]) -> int:
-    """Write the validation pairs as text; return how many were dropped because a side is empty."""
-    empty = 0
+def _write_valid_text(
+    folder: Path, pairs: Iterable[TextPair], rules: DataRecipe
+) -> Counter[Verdict]:
+    """Write the validation pairs as text; return how many were dropped, and why.
+
+    A pair is dropped if a side is empty, or has more characters than training text may have: the
+    attention of a whole document would not fit the memory.
+    """
+    dropped: Counter[Verdict] = Counter()
     with (
         (folder / "valid.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
         (folder / "valid.target.txt").open("w", encoding="utf-8", newline="\n") as targets,
     ):
         for source, target in pairs:
-            if is_empty(source, target):
-                empty += 1
+            verdict = judge_text(source, target, rules)
+            if verdict in (Verdict.EMPTY, Verdict.TOO_LONG):
+                dropped[verdict] += 1
             else:
                 sources.write(source + "\n")
                 targets.write(target + "\n")
-    return empty
+    return dropped
 
 
 def _refuse_changed(text: AlignedText, before: int, now: int) -> None:

@@ -6,6 +6,7 @@ from regard.data.batches import WHOLE, Batches, BatchShare
 from regard.data.pair_source import PairSource
 from regard.data.pairs import Pairs
 from regard.data.subword_dropout import RedrawnPairs
+from regard.errors import TrainingError
 from regard.recipe import Recipe
 
 
@@ -24,9 +25,17 @@ def training_pairs(data: Path, recipe: Recipe) -> Pairs:
     return (RedrawnPairs if recipe.data.subword_dropout else Pairs).open(data, "train")
 
 
-def training_batches(data: Path, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
+def training_batches(
+    data: Path, recipe: Recipe, share: BatchShare = WHOLE, fingerprint: str | None = None
+) -> Batches:
     """Batches of the training pairs in a directory of prepared data.
 
-    Raises the errors of `training_pairs`.
+    If the `fingerprint` of the expected pairs is given, raises TrainingError if the directory has
+    other pairs. Also raises the errors of `training_pairs`.
     """
-    return batches_of(training_pairs(data, recipe), recipe, share)
+    pairs = training_pairs(data, recipe)
+    if fingerprint not in (None, pairs.fingerprint):
+        raise TrainingError(
+            f"{data}: has other data than when this run began: prepare new data in a new directory"
+        )
+    return batches_of(pairs, recipe, share)

@@ -62,7 +62,11 @@ class Blocks:
         if not begun:
             self._survey(measure)
             about = {"settings": self._settings, "lines": self.lines, "tokens": self.tokens}
-            write_sealed(self.folder, lambda _: None, about)
+            try:
+                write_sealed(self.folder, lambda _: None, about)
+            except RegardError:
+                if not self._read_manifest():  # no other command has made the folder meanwhile
+                    raise
         with refusing_write_errors(self.folder):
             self._open_claims()
 

@@ -30,8 +30,9 @@ READ_BYTES = 2**18
 """Number of bytes that are read, or unpacked, at once."""
 MOST_GROWTH, FREE_GROWTH = 200, 2**25
 """An archive is refused if it unpacks to more than 200 times its size and more than 32 MiB."""
-_ZSTD_INPUT = 2**10
-"""Compressed bytes that are unpacked at once: zstd may return 32,000 times as many."""
+_ZSTD_INPUT, _XZ_INPUT = 2**10, 2**16
+"""Compressed bytes of zstd and of xz that are unpacked at once; zstd may return 32,000 times as
+many."""
 _ZSTD_WINDOW = 2**27
 
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
@@ -194,12 +195,32 @@ class _Counted:
 
 
 def _unpacked_archive(packed: Any, head: bytes) -> Iterator[bytes]:
-    if head.startswith(_ZSTD):
-        yield from _zstd(packed)
-        return
-    with gzip.GzipFile(fileobj=packed) if head.startswith(_GZIP) else lzma.LZMAFile(packed) as text:
-        while block := text.read1(READ_BYTES):
-            yield block
+    if head.startswith(_GZIP):
+        with gzip.GzipFile(fileobj=packed) as text:
+            while block := text.read1(READ_BYTES):
+                yield block
+    else:
+        yield from _zstd(packed) if head.startswith(_ZSTD) else _xz(packed)
+
+
+def _xz(raw: _Counted) -> Iterator[bytes]:
+    """Unpack each stream, without `lzma.LZMAFile`, which ignores damaged streams after the first.
+
+    Zero bytes may follow a stream, as the .xz format allows.
+    """
+    stream = None
+    while packed := raw.read(_XZ_INPUT):
+        packed = packed.lstrip(b"\0") if stream is None else packed
+        while packed:
+            stream = stream or lzma.LZMADecompressor(lzma.FORMAT_XZ)
+            block, packed = stream.decompress(packed, READ_BYTES), b""
+            while block:
+                yield block
+                block = b"" if stream.eof else stream.decompress(b"", READ_BYTES)
+            if stream.eof:
+                packed, stream = stream.unused_data.lstrip(b"\0"), None
+    if stream is not None:
+        raise EOFError
 
 
 def _zstd(raw: _Counted) -> Iterator[bytes]:

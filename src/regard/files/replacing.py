@@ -51,6 +51,10 @@ def whole_or_nothing(out: Path, may_replace: Callable[[Path], bool]) -> Iterator
 
 
 def _refuse_other_content(out: Path, may_replace: Callable[[Path], bool]) -> None:
+    if Path.cwd() == Path(os.path.realpath(out)):
+        raise DataError(
+            "is the current directory: name a folder in it, or call from elsewhere", out
+        )
     try:
         if out.is_mount():
             raise DataError("is a mount point, which nothing replaces: name a folder in it", out)

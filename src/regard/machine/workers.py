@@ -42,7 +42,7 @@ class Workers:
     sets `count`; errors name this option. Raises RegardError if a process cannot be started.
     """
 
-    def __init__(self, count: int, option: str = "--workers"):
+    def __init__(self, count: int, option: str = "processes (regard prepare --workers)"):
         self._processes = [_Process(option) for _ in range(count)]
         self._idle: SimpleQueue[_Process] = SimpleQueue()
         for process in self._processes:

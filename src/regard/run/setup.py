@@ -135,7 +135,8 @@ class Setup:
         """
         if not computes_beside(self.device):
             return batches
-        return Prefetched(batches, partial(training_batches, self.data, self.recipe, batches.share))
+        about = self.data, self.recipe, batches.share, self.pairs.fingerprint
+        return Prefetched(batches, partial(training_batches, *about))
 
 
 def _refuse_to_divide(recipe: TrainingRecipe) -> None:

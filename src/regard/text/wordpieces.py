@@ -145,10 +145,14 @@ class Learner:
 
 
 def _most_frequent(words: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The most frequent words, in descending order, with at most MOST_BYTES bytes together."""
-    ordered = sorted(words.items(), key=lambda item: (-item[1], item[0]))
+    """The most frequent words, in descending order, with at most MOST_BYTES bytes together.
+
+    Of equally frequent words, those that come first in `words` are taken, whatever their letters.
+    """
+    ordered = sorted(words.items(), key=lambda item: -item[1])
     ends = np.cumsum([len(word) for word, _ in ordered])
-    return ordered[: int(np.searchsorted(ends, MOST_BYTES, "right"))]
+    taken = ordered[: int(np.searchsorted(ends, MOST_BYTES, "right"))]
+    return sorted(taken, key=lambda item: (-item[1], item[0]))
 
 
 class _Pairs:
