@@ -1,12 +1,14 @@
 """The command that examples name can be run by a shell, and notes end no command."""
 
 import os
+import pty
 import shlex
 import sys
 
 import pytest
 
 from regard.cli.console import called, console, note
+from regard.cli.progress import TrainingDisplay
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,18 @@ def test_notes_that_nobody_reads_end_no_command(monkeypatch: pytest.MonkeyPatch)
         for _ in range(3):
             note("step 1")
         console().print("a bar")
+
+
+def test_a_terminal_that_is_closed_ends_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, writing = pty.openpty()
+    with os.fdopen(writing, "w", buffering=1) as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setenv("TERM", "xterm")
+        console.cache_clear()
+        with TrainingDisplay() as display:
+            os.close(terminal)
+            display({"event": "start", "steps": 9, "minutes": 0.0, "step": 0, "parameters": 1,
+                     "pairs": 1, "vocabulary": 1, "batches_per_epoch": 1, "dtype": "float32",
+                     "device": "cpu", "threads": 1})  # fmt: skip
+            note("a note")
+    console.cache_clear()

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli.refusing import regard
+from cli.refusing import forked, regard
 from regard.cli.prepare import prepare
 from regard.corpus import write_treebank
 from regard.data.pairs import Pairs
@@ -89,6 +89,22 @@ def test_a_signal_to_all_of_its_processes_leaves_nothing(
     assert process.returncode == status
     assert said == ("", "regard: interrupted\n" if signum == signal.SIGINT else "")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["de", "en"]
+
+
+def test_pairs_that_are_trained_on_and_validate_are_told(files: list[str], tmp_path: Path) -> None:
+    for side in ("en", "de"):
+        (tmp_path / side).write_text("".join(f"{side} {i}\n" for i in range(60)), "utf-8")
+    valid = ["--valid-source", tmp_path / "en", "--valid-target", tmp_path / "de"]
+    small = ["--set", "tokenizer.vocabulary=300", "--out", tmp_path / "both"]
+    said = "60 training pairs are also in the validation files, which have 60 pairs: the model"
+    done = regard("prepare", *files[:4], *valid, *small)
+    assert done.status == 0
+    assert said in done.stderr
+    run = ["--out", tmp_path / "run", "--set", "training.steps=1", "--recipe", "small"]
+    tiny = ["--set", "model.d_model=16", "--set", "model.d_ff=16", "--set", "model.layers=1"]
+    begun = forked("train", *files[:4], *valid, *small[:2], *run, *tiny, "--plan")
+    assert begun.status == 0, begun.stderr
+    assert said in begun.stderr
 
 
 def test_trees_are_prepared_as_training_would(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from regard.data import prepare as module
 from regard.data.aligned import Progress
 from regard.data.pairs import Pairs
 from regard.data.prepare import prepare_text
-from regard.errors import DataError, ModelError, RecipeError
+from regard.errors import DataError, ModelError, RecipeError, RegardError
 
 # Text that is refused.
 
@@ -178,7 +178,7 @@ def test_the_current_directory_is_not_replaced(
     corpus.out.mkdir()
     monkeypatch.chdir(corpus.out)
     out = Path() if relative else corpus.out
-    with pytest.raises(DataError, match="is the current directory: name a folder in it"):
+    with pytest.raises(RegardError, match="is the current directory: name a folder in it"):
         prepare_text([corpus.source], [corpus.target], out, RECIPE)
 
 

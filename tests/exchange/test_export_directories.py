@@ -30,17 +30,18 @@ def test_a_signal_leaves_no_unfinished_export(tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) == before
 
 
-def test_a_directory_in_place_of_this_one_is_refused(
+def test_the_current_directory_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     untrained(tmp_path / "model", SHAPES["paper"])
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    said = refused("export", "onnx", tmp_path / "model", "--out", ".")
-    assert said == ".: exists already: name a new directory"
+    for out in (Path(), tmp_path / "here"):
+        said = refused("export", "onnx", tmp_path / "model", "--out", out)
+        assert said == f"{out}: is the current directory: name a folder in it"
 
 
-def test_what_transformers_saved_again_needs_two_files_to_be_read_back(tmp_path: Path) -> None:
+def test_without_two_files_of_the_export_it_is_not_read_back(tmp_path: Path) -> None:
     untrained(tmp_path / "model", SHAPES["paper"])
     write_export("hf", tmp_path / "model", tmp_path / "hf")
     files = {name: (tmp_path / "hf" / name).read_bytes() for name in ("recipe.toml", OURS)}

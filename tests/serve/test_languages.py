@@ -66,8 +66,9 @@ def test_a_text_in_no_language_that_is_known_is_in_the_one_that_is_not() -> None
     detector = Detector(["en", "yi"])
     assert "yi" not in detector._all.labels
     assert [guess.language for guess in detector.rank("דער הונט שלאָפֿט אין דער גאַס")] == ["yi", "en"]
-    english, yiddish = detector.rank("The dog sleeps in the street.")
-    assert (english.language, english.confidence, yiddish.confidence) == ("en", 100, 0)
+    for text in ("The dog sleeps in the street.", "The cat sat.", "Hello", "Yes"):
+        english, yiddish = detector.rank(text)
+        assert (english.language, english.confidence, yiddish.confidence) == ("en", 100, 0)
 
 
 @pytest.mark.parametrize("code", ["nb", "no", "nb-NO"])

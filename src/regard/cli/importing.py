@@ -201,7 +201,7 @@ def _make(out: Path, read: "Callable[[], Foreign]") -> None:
     refuse_existing(out)
     refuse_unwritable(out.absolute().parent)
     foreign = read()
-    note(f"{foreign.where}: read; the model is written and, if its program is here, compared")
+    note(f"{foreign.where}: read; the model is written, and compared if the other program is here")
     with ended_by_sigterm():
         certificate = write_imported(out, foreign)
     typer.echo(f"{out}: a model of regard")

@@ -132,15 +132,15 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def refuse_engine(
-    models: Sequence[Path], precision: str, exact: bool | None, usual: Sequence[str]
+    models: Sequence[Path], precision: str, exact: bool | None, allowed: Sequence[str]
 ) -> None:
     """Raise RecipeError for what does not go with --engine: several models, and some options.
 
-    `regard export` has chosen the precision, so only the values `usual` of --precision are allowed.
+    `regard export` has chosen the precision, so only some values of --precision are `allowed`.
     """
     given = {
         "several models": len(models) > 1,
-        f"--precision {precision}": precision not in usual,
+        f"--precision {precision}": precision not in allowed,
         "--exact": bool(exact),
     }
     for option, found in given.items():

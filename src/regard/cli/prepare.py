@@ -65,7 +65,8 @@ def prepare(
     with preparing(quiet, files.content) as progress:
         report = prepare_files(
             files, out, recipe=recipe, assignments=assign or (), tokenizer=tokenizer,
-            workers=workers, progress=progress, remark=note,
+            workers=workers, progress=progress,
+            remark=(lambda _: None) if quiet else note,
         )  # fmt: skip
     # With --time, `regard train` chooses a recipe for prepared text, unless the user has named one.
     time = " --time 1h" if recipe is None and not files.trees else ""

@@ -31,7 +31,10 @@ class _Display:
 
     def __init__(self, *columns: str | ProgressColumn):
         self._plain = not console().is_terminal
-        self._bar = Progress(*columns, console=console(), disable=self._plain)
+        # rich would redirect sys.stderr to itself, and then write around `console`.
+        self._bar = Progress(
+            *columns, console=console(), disable=self._plain, redirect_stderr=False
+        )
         self._shown_at = 0.0
 
     def __enter__(self) -> Self:

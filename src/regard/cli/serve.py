@@ -150,7 +150,7 @@ def serve(
     with _listen(host, port) as listening:
         translators = [(its, _opened(paths, engine, precision, beam)) for paths, its in named]
         again = engine != "ctranslate2" if retry is None else retry
-        limits = ServerLimits(characters, items, timeout, queue, rate, again)
+        limits = ServerLimits(characters, items, timeout, queue, rate, retry=again)
         app = create_app(translators, limits=limits, keys=allowed, origins=cors or ())
         _run(_server(app, timeout), listening, quiet)
 
@@ -182,7 +182,7 @@ def _opened(
     from regard.translation import load
 
     if engine is not None:
-        refuse_engine(paths, precision, exact=None, usual=("fastest",))
+        refuse_engine(paths, precision, exact=None, allowed=("fastest",))
         from regard.engines.opening import load_exported
 
         translator: Translator = load_exported(paths[0], engine)

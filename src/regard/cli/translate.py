@@ -228,7 +228,7 @@ def _opened(
 
     _refuse_text(models)
     if engine is not None:
-        refuse_engine(models, precision, exact, usual=("fp32", "fastest"))
+        refuse_engine(models, precision, exact, allowed=("fp32", "fastest"))
         from regard.engines.opening import load_exported
 
         set_threads(threads)

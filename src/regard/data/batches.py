@@ -160,14 +160,7 @@ class Batches:
         than parts, some parts hold only padding. Raises DataError if a batch is too large for the
         memory.
         """
-        try:
-            return [part for _ in range(n) for part in self._next()]
-        except MemoryError:
-            limits = self._recipe.source_tokens, self._recipe.target_tokens
-            raise DataError(
-                "a batch of {:,} source and {:,} target tokens does not fit the memory: lower "
-                "data.source_tokens and data.target_tokens".format(*limits)
-            ) from None
+        return [part for _ in range(n) for part in self._next()]
 
     def rest_of_epoch(self) -> Iterator[Batch]:
         """This process's share of each batch that remains in the present epoch."""
@@ -216,7 +209,14 @@ class Batches:
         mine = [part for part in range(parts) if (self._turn + part) % processes == rank]
         self._turn = (self._turn + parts) % processes
         members = [rows % parts == part for part in mine]
-        return [self._assembled(pairs[member], rows[member] // parts) for member in members]
+        try:
+            return [self._assembled(pairs[member], rows[member] // parts) for member in members]
+        except MemoryError:
+            limits = self._recipe.source_tokens, self._recipe.target_tokens
+            raise DataError(
+                "a batch of {:,} source and {:,} target tokens does not fit the memory: lower "
+                "data.source_tokens and data.target_tokens".format(*limits)
+            ) from None
 
     def _assembled(self, pairs: Integers, rows: Integers) -> Batch:
         shape = None if len(pairs) else (1, 1)

@@ -1,6 +1,7 @@
 """§5.1 From text to training data: drop bad pairs, draw validation pairs, learn sub-words, encode.
 
-The aligned files are read three times, so that a corpus of any size needs only bounded memory:
+The aligned files are read three times, so that a corpus of any size needs only bounded memory
+(validation files are held in memory):
 
     survey    every line is checked, so that a bad file is refused before any work is done
     learn     the tokenizer is learned from a random sample

@@ -7,7 +7,7 @@ from typing import Any
 from regard.errors import RegardError
 from regard.exchange.certificate import Certificate
 from regard.files.manifest import MANIFEST, seal
-from regard.files.whole import new_directory, refusing_write_errors
+from regard.files.whole import new_directory, refuse_current, refusing_write_errors
 
 
 def write_certified(
@@ -36,9 +36,8 @@ def write_certified(
 def refuse_existing(out: Path) -> None:
     """Raise RegardError if there is something at `out` already, except an empty directory.
 
-    The current directory, `.`, cannot be replaced, even if it is empty.
+    The current directory is refused, even if it is empty.
     """
-    if not out.name:
-        raise RegardError(f"{out}: exists already: name a new directory")
+    refuse_current(out)
     if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
         raise RegardError(f"{out}: exists already: choose another --out, or remove it")

@@ -178,7 +178,7 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
     source = program.source_embedding or _embedding(embeddings, SOURCE, "source", path)
     target = program.target_embedding or _embedding(embeddings, TARGET, "target", path)
     others = set(outside) - {source, target, f"{output}.weight", f"{output}.bias"}
-    asked = {program.positions} - {"", *COMPUTED} if program.positions else others
+    asked = {program.positions}.difference(COMPUTED) if program.positions else others
     if not asked <= others:
         raise RecipeError(
             f"{path}: has no other tensor {program.positions}: give --positions the name of a "

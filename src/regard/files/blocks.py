@@ -61,6 +61,8 @@ class Blocks:
             raise RegardError(f"{self.out}: exists already: remove it, or choose another --out")
         if not begun:
             self._survey(measure)
+            if self.out.exists():  # another command has begun and ended meanwhile
+                raise RegardError(f"{self.out}: exists already: remove it, or choose another --out")
             about = {"settings": self._settings, "lines": self.lines, "tokens": self.tokens}
             try:
                 write_sealed(self.folder, lambda _: None, about)

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.files.whole import fresh_folder, parents_made, sync, sync_all
+from regard.files.whole import fresh_folder, parents_made, refuse_current, sync, sync_all
 
 LOCK, PARTIAL, EARLIER = ".lock", ".partial", ".earlier"
 
@@ -51,10 +51,7 @@ def whole_or_nothing(out: Path, may_replace: Callable[[Path], bool]) -> Iterator
 
 
 def _refuse_other_content(out: Path, may_replace: Callable[[Path], bool]) -> None:
-    if Path.cwd() == Path(os.path.realpath(out)):
-        raise DataError(
-            "is the current directory: name a folder in it, or call from elsewhere", out
-        )
+    refuse_current(out)
     try:
         if out.is_mount():
             raise DataError("is a mount point, which nothing replaces: name a folder in it", out)

@@ -79,6 +79,13 @@ def new_directory(path: Path) -> Iterator[Path]:
         sync(path.parent)
 
 
+def refuse_current(path: Path) -> None:
+    """Raise RegardError if `path` is the current directory, from which a shell cannot be moved."""
+    with suppress(OSError):  # one of the two does not exist
+        if path.samefile("."):
+            raise RegardError(f"{path}: is the current directory: name a folder in it")
+
+
 @contextmanager
 def fresh_folder(path: Path) -> Iterator[Path]:
     """Make an empty folder, in place of one that a killed process may have left.

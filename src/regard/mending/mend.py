@@ -33,8 +33,8 @@ def mended(
     with their flaws. A sentence that the translator has split is not searched for again.
     """
     results = judged(translator, sentences, found)
-    pieces = {i: _pieces(translator, sentences[i]) for i, it in enumerate(results) if it.flaws}
-    wrong = [i for i, count in pieces.items() if count <= translator.longest]
+    pieces = _pieces(translator, sentences)
+    wrong = [i for i, it in enumerate(results) if it.flaws and pieces[i] <= translator.longest]
     again = search_again(translator, [sentences[i] for i in wrong]) if wrong else []
     for i, others in zip(wrong, again, strict=True):
         sound = [t for t in others if not _flaws(translator, sentences[i], pieces[i], t.text)]
@@ -50,14 +50,16 @@ def judged(
 ) -> list[Mended]:
     """The given translations of each sentence, and the flaws of the best; nothing is searched."""
     return [
-        Mended(best, _flaws(translator, sentence, _pieces(translator, sentence), best[0].text))
-        for sentence, best in zip(sentences, found, strict=True)
+        Mended(best, _flaws(translator, sentence, count, best[0].text))
+        for sentence, count, best in zip(
+            sentences, _pieces(translator, sentences), found, strict=True
+        )
     ]
 
 
-def _pieces(translator: Translator, sentence: str) -> int:
-    """The number of pieces of a sentence, </s> included."""
-    return len(translator.tokenizer.encode([sentence])[0]) + 1
+def _pieces(translator: Translator, sentences: Sequence[str]) -> list[int]:
+    """The number of pieces of each sentence, </s> included."""
+    return [len(ids) + 1 for ids in translator.tokenizer.encode(sentences)]
 
 
 def _flaws(

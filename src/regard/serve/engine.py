@@ -60,7 +60,7 @@ class Rendering(Mended):
 
 
 class Engine:
-    """A translator with a queue. If a translation looks wrong and `retry`, it searches again.
+    """A translator with a queue. With `retry`, it searches again if a translation looks wrong.
 
     Engines that share the lock `turn` translate one after another, so that each can use all cores.
     """

@@ -14,6 +14,9 @@ from regard.errors import RecipeError
 from regard.text.scripts import refuse_country
 
 CODE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})?")
+SURE = 0.5
+"""py3langid is sure of a language if its probability is higher. In a short text, the most probable
+of all languages is often a wrong one, with a low probability."""
 LOOKED_AT = 2000
 """The language of a text is detected from at most this many characters at its beginning."""
 _NAMES = {
@@ -86,7 +89,7 @@ class Guess(BaseModel):
     language: str
 
 
-_LABELS = {"nb": "no", "fil": "tl", "iw": "he", "in": "id", "ji": "yi", "cmn": "zh"}
+_LABELS = {"nb": "no", "fil": "tl", "iw": "he", "in": "id", "cmn": "zh"}
 """py3langid's labels of languages that it knows by another code."""
 
 
@@ -100,7 +103,7 @@ class Detector:
 
     py3langid does not know all languages. Where one of the given languages is unknown to it, a text
     is taken for this language if py3langid, asked for the most probable of all languages that it
-    knows, finds one that is not given.
+    knows, is `SURE` of one that is not given.
     """
 
     def __init__(self, languages: Sequence[str]):
@@ -123,7 +126,9 @@ class Detector:
         """
         begin = text[:LOOKED_AT]
         unknown = [(label, 0.0) for label in self._unknown]
-        if unknown and self._all.classify(begin)[0] not in self._known:
+        likeliest, share = self._all.classify(begin)
+        is_other = likeliest not in self._known and share > SURE
+        if unknown and (is_other or not self._known):
             ranked = [*unknown, *((label, 0.0) for label in self._known)]
         else:
             ranked = [*self._given.rank(begin), *unknown]

@@ -22,10 +22,9 @@ def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(line.split(" "))
-        if (
-            len(counts) > MOST_WORDS
-        ):  # in text without blanks, nearly each line is a word of its own
-            counts = Counter(dict(counts.most_common(MOST_WORDS // 2)))
+        # In text without blanks, nearly each line is a word that occurs once: not all may go.
+        if len(counts) > MOST_WORDS:
+            counts = Counter(dict(counts.most_common()[: MOST_WORDS // 2]))
     cut = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
     words: Counter[str] = Counter()
     for chunk, n in counts.items():
