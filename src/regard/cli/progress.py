@@ -31,7 +31,7 @@ class _Display:
 
     def __init__(self, *columns: str | ProgressColumn):
         self._plain = not console().is_terminal
-        # rich would redirect sys.stderr to itself, and then write around `console`.
+        # Otherwise rich would replace sys.stderr, and notes would bypass the file of `console`.
         self._bar = Progress(
             *columns, console=console(), disable=self._plain, redirect_stderr=False
         )

@@ -41,8 +41,6 @@ pairs of a larger corpus are drawn at random, each with the same probability."""
 BYTES_PER_WORKER = 2 * 2**20
 """Each worker has at least this many bytes of stored text to process: with less text, a worker
 would take longer to start than to work."""
-
-
 REMARKED = 0.01
 """A report remarks on training pairs that are also in the validation files if they are at least
 this share of the validation pairs."""

@@ -57,12 +57,11 @@ class Blocks:
         """
         self._remove_leftovers()
         begun = self._read_manifest()
-        if self.out.exists() and not (begun and not self.missing()):
-            raise RegardError(f"{self.out}: exists already: remove it, or choose another --out")
+        if not begun or self.missing():
+            self._refuse_existing()
         if not begun:
             self._survey(measure)
-            if self.out.exists():  # another command has begun and ended meanwhile
-                raise RegardError(f"{self.out}: exists already: remove it, or choose another --out")
+            self._refuse_existing()  # another command may have begun and ended meanwhile
             about = {"settings": self._settings, "lines": self.lines, "tokens": self.tokens}
             try:
                 write_sealed(self.folder, lambda _: None, about)
@@ -71,6 +70,10 @@ class Blocks:
                     raise
         with refusing_write_errors(self.folder):
             self._open_claims()
+
+    def _refuse_existing(self) -> None:
+        if self.out.exists():
+            raise RegardError(f"{self.out}: exists already: remove it, or choose another --out")
 
     def join_in(self) -> bool:
         """Wait until the first process has made the folder; then return True.

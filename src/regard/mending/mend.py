@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from regard.mending.flaws import Flaw, flaws
 from regard.mending.retry import search_again
@@ -24,42 +24,38 @@ class Mended:
 
 
 def mended(
-    translator: Translator, sentences: Sequence[str], found: Sequence[list[Translation]]
+    translator: Translator,
+    sentences: Sequence[str],
+    found: Sequence[list[Translation]],
+    *,
+    retry: bool = True,
 ) -> list[Mended]:
     """Search again for the sentences whose best translation looks wrong.
 
     `found` has the translations of each sentence by the first search. If the second search finds
     translations without flaws, they replace the first ones; otherwise the first ones are returned
-    with their flaws. A sentence that the translator has split is not searched for again.
+    with their flaws. A sentence that the translator has split is not searched for again. If `retry`
+    is False, there is no second search.
     """
-    results = judged(translator, sentences, found)
-    pieces = _pieces(translator, sentences)
-    wrong = [i for i, it in enumerate(results) if it.flaws and pieces[i] <= translator.longest]
+    pieces = [len(ids) + 1 for ids in translator.tokenizer.encode(sentences)]  # 1 for </s>
+    results = [
+        Mended(best, _flaws(translator, sentence, count, best[0].text))
+        for sentence, count, best in zip(sentences, pieces, found, strict=True)
+    ]
+    longest = translator.longest
+    wrong = [i for i, it in enumerate(results) if retry and it.flaws and pieces[i] <= longest]
     again = search_again(translator, [sentences[i] for i in wrong]) if wrong else []
     for i, others in zip(wrong, again, strict=True):
         sound = [t for t in others if not _flaws(translator, sentences[i], pieces[i], t.text)]
-        if sound:
-            results[i] = Mended(sound[: len(found[i])], retried=True)
-        else:
-            results[i] = Mended(found[i], results[i].flaws, retried=True)
+        results[i] = _better(results[i], sound)
     return results
 
 
-def judged(
-    translator: Translator, sentences: Sequence[str], found: Sequence[list[Translation]]
-) -> list[Mended]:
-    """The given translations of each sentence, and the flaws of the best; nothing is searched."""
-    return [
-        Mended(best, _flaws(translator, sentence, count, best[0].text))
-        for sentence, count, best in zip(
-            sentences, _pieces(translator, sentences), found, strict=True
-        )
-    ]
-
-
-def _pieces(translator: Translator, sentences: Sequence[str]) -> list[int]:
-    """The number of pieces of each sentence, </s> included."""
-    return [len(ids) + 1 for ids in translator.tokenizer.encode(sentences)]
+def _better(first: Mended, sound: list[Translation]) -> Mended:
+    """The `sound` translations of the second search or, if there are none, those of the first."""
+    if sound:
+        return Mended(sound[: len(first.translations)], retried=True)
+    return replace(first, retried=True)
 
 
 def _flaws(

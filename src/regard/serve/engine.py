@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from regard.machine.memory import give_back_memory
-from regard.mending.mend import Mended, judged, mended
+from regard.mending.mend import Mended, mended
 from regard.serve.batching import Batcher
 from regard.serve.languages import LanguagePair, base
 from regard.serve.metrics import Metrics
@@ -128,10 +128,8 @@ class Engine:
                 split=True,
                 on_partial={i: r.on_partial for i, r in enumerate(requests) if r.on_partial},
             )
-            look = mended if self._retry else judged
-            renderings = [
-                Rendering(**vars(it)) for it in look(self._translator, sentences, list(found))
-            ]
+            looked_at = mended(self._translator, sentences, list(found), retry=self._retry)
+            renderings = [Rendering(**vars(it)) for it in looked_at]
             for i, request in enumerate(requests):
                 if request.align or request.attend:
                     renderings[i] = self._attended(request, renderings[i])

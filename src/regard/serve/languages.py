@@ -125,15 +125,17 @@ class Detector:
         pt-BR and pt-PT, get the same confidence.
         """
         begin = text[:LOOKED_AT]
-        unknown = [(label, 0.0) for label in self._unknown]
-        likeliest, share = self._all.classify(begin)
-        is_other = likeliest not in self._known and share > SURE
-        if unknown and (is_other or not self._known):
-            ranked = [*unknown, *((label, 0.0) for label in self._known)]
+        if self._unknown and self._is_unknown(begin):
+            ranked = [(label, 0.0) for label in (*self._unknown, *self._known)]
         else:
-            ranked = [*self._given.rank(begin), *unknown]
+            ranked = [*self._given.rank(begin), *((label, 0.0) for label in self._unknown)]
         return [
             Guess(confidence=round(100 * share, 1), language=code)
             for label, share in ranked
             for code in self._codes[label]
         ]
+
+    def _is_unknown(self, text: str) -> bool:
+        """Whether a text is taken for a given language that py3langid does not know."""
+        likeliest, share = self._all.classify(text)
+        return not self._known or (likeliest not in self._known and share > SURE)
