@@ -39,7 +39,7 @@ const TEXTS = {
       "Invalid API key": "API 키가 올바르지 않습니다.",
       "Slowdown: # per # minute": "요청이 너무 잦습니다. 잠시 기다려 주세요.",
       "The server is busy: try again later": "서버가 혼잡합니다. 잠시 뒤에 다시 시도해 주세요.",
-      "The request was received too slowly": "요청이 너무 느리게 도착했습니다.",
+      "The request was received too slowly": "요청을 받는 데 너무 오래 걸렸습니다.",
       "Not translated within # seconds: send less at a time":
         "제한 시간 안에 번역하지 못했습니다. 글을 나누어 번역해 주세요.",
       "Invalid request: request (#) exceeds text limit (#)":
