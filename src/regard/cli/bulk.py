@@ -1,6 +1,5 @@
 """`regard translate --out`: translates a large file, by one process or all that torchrun starts."""
 
-import hashlib
 import json
 import os
 import signal
@@ -125,7 +124,9 @@ def _is_first() -> bool:
 
 def _fingerprint(models: Sequence[Path]) -> str:
     """A checksum of all files of these models; raises ModelError if one of them is damaged."""
+    from hashlib import sha256
+
     from regard.files.manifest import unseal
 
     listed = "".join(json.dumps(unseal(model)["files"], sort_keys=True) for model in models)
-    return hashlib.sha256(listed.encode()).hexdigest()
+    return sha256(listed.encode()).hexdigest()

@@ -4,7 +4,6 @@ import gc
 import os
 import re
 import signal
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +16,8 @@ from regard.cli.options import BeamOption, EngineOption, PrecisionOption, refuse
 from regard.errors import MissingExtra, RecipeError
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from starlette.types import ASGIApp
     from uvicorn import Server
 
@@ -235,7 +236,7 @@ def _leaving_at_once(server: "Server") -> Callable[[int, FrameType | None], None
     return handler
 
 
-def _run(server: "Server", listening: socket.socket, quiet: bool) -> None:
+def _run(server: "Server", listening: "socket", quiet: bool) -> None:
     """Print the address, then serve until a signal comes."""
     # This handler is used before uvicorn sets its own handler. After the last answer, uvicorn
     # restores this handler and raises the signal again, which then does not kill the process.
@@ -273,11 +274,13 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
     return paths, LanguagePair.read(pairs.pop())
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int) -> "socket":
     """Listen at an address; raises RecipeError if this is not possible."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    from socket import AF_INET, AF_INET6, create_server
+
+    family = AF_INET6 if ":" in host else AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        return create_server((host, port), family=family, backlog=2048)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise RecipeError(
