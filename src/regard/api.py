@@ -152,11 +152,11 @@ def train(
                           (with perplexity, accuracy and bleu or f1), "save", "finish"
         warn              called with each warning, a sentence
 
-    During training in the main thread, a checkpoint is saved after Ctrl-C or SIGTERM; Ctrl-C then
-    raises KeyboardInterrupt, and SIGTERM raises SystemExit. After the last step, while the model is
-    averaged and tuned, the two signals raise the same exceptions. A second signal stops training at
-    once, without a checkpoint; with several processes, a second signal is ignored. Raises
-    RecipeError, DataError or ModelError for a recipe, data or a model that cannot be used,
+    During training in the main thread, a checkpoint is saved after Ctrl-C, SIGTERM or SIGHUP;
+    Ctrl-C then raises KeyboardInterrupt, and the others raise SystemExit. After the last step,
+    while the model is averaged and tuned, they raise the same exceptions. A second signal other
+    than SIGHUP stops training at once, without a checkpoint; with several processes, it is ignored.
+    Raises RecipeError, DataError or ModelError for a recipe, data or a model that cannot be used,
     TrainingError if training cannot begin or continue, and RegardError if arguments exclude each
     other.
 
@@ -224,11 +224,11 @@ def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "l
 
 @contextmanager
 def _saving_at_a_signal(patient: bool) -> "Iterator[Interrupt]":
-    """A context that yields an `Interrupt`, which records SIGINT and SIGTERM in the main thread.
+    """A context that yields an `Interrupt`, which records SIGINT, SIGTERM and SIGHUP.
 
     After a signal, the run saves a checkpoint and raises Interrupted. This context then raises
-    KeyboardInterrupt for SIGINT, and SystemExit for SIGTERM. If `patient`, signals after the first
-    are ignored.
+    KeyboardInterrupt for SIGINT, and SystemExit for the others. If `patient`, signals after the
+    first are ignored. Outside the main thread, no signal is recorded.
     """
     from regard.machine.interrupt import Interrupt, Interrupted, interruptible
 

@@ -133,7 +133,12 @@ def test_a_signal_saves_and_the_same_command_goes_on(
     text: Path, tmp_path: Path, undisturbed: Path
 ) -> None:
     run = tmp_path / "run"
-    for start, signum, status in ((stop_new, signal.SIGTERM, 143), (stop_fork, signal.SIGINT, 130)):
+    stops = (
+        (stop_new, signal.SIGTERM, 143),
+        (stop_fork, signal.SIGINT, 130),
+        (stop_fork, signal.SIGHUP, 129),
+    )
+    for start, signum, status in stops:
         before = step_of(run)
         stopped = start(
             arguments(text, run, "--quiet"),
@@ -150,7 +155,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(
     finish(arguments(text, run))
     assert result(run) == result(undisturbed)
     starts = [r["step"] for r in read_journal(run / "journal.jsonl") if r["event"] == "start"]
-    assert starts[0] == 0 < starts[1] < starts[2] == saved.step
+    assert starts[0] == 0 < starts[1] < starts[2] < starts[3] == saved.step
 
 
 def test_kill_minus_nine_costs_only_the_steps_since_the_last_checkpoint(

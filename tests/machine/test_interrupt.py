@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from regard.machine.interrupt import Interrupted, interruptible
+from regard.machine.interrupt import SIGNALS, Interrupted, interruptible
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
@@ -18,15 +18,35 @@ def test_a_signal_is_noted_and_a_second_one_obeyed(signum: int) -> None:
             os.kill(os.getpid(), signum)
 
 
+def test_a_closed_terminal_may_send_its_signal_again() -> None:
+    with interruptible() as interrupt:
+        for signum in (signal.SIGHUP, signal.SIGHUP):
+            os.kill(os.getpid(), signum)
+            assert interrupt.signum == signal.SIGHUP
+
+
+def test_nohup_is_respected() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible() as interrupt:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert interrupt.signum is None
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_handlers_are_put_back_whatever_happens() -> None:
-    before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(s) for s in SIGNALS]
     with pytest.raises(ZeroDivisionError), interruptible():
         assert signal.getsignal(signal.SIGINT) != before[0]
         raise ZeroDivisionError
-    assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(s) for s in SIGNALS] == before
 
 
-@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("signum", "status"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
 def test_the_exit_status_is_the_shells(signum: int, status: int) -> None:
     stopped = Interrupted(signum, step=17)
     assert stopped.status == status

@@ -11,8 +11,8 @@ from regard.machine.interrupt import signals_blocked
 def started(program: str, **environment: str) -> subprocess.Popen[bytes]:
     """Start a process that runs the Python code `program`, with extra environment variables.
 
-    SIGINT and SIGTERM are blocked in the child, so that only this process reacts to them. Raises
-    OSError if the system cannot start another process.
+    SIGINT, SIGTERM and SIGHUP are blocked in the child, so that only this process reacts to them.
+    Raises OSError if the system cannot start another process.
     """
     with signals_blocked():
         return subprocess.Popen(

@@ -1,11 +1,12 @@
-"""Ctrl-C and SIGTERM make a run save and stop; a second signal stops it at once."""
+"""Ctrl-C, SIGTERM or a closed terminal makes a run save and stop."""
 
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, the signal that asks a process to end, and the signal of a closed terminal."""
 
 
 class Interrupted(BaseException):
@@ -22,7 +23,8 @@ class Interrupt:
     """Records the first signal; the second one raises KeyboardInterrupt, unless `patient` is True.
 
     If `patient` is True, every signal is recorded. A process of torchrun should be patient, because
-    torchrun and a cluster's scheduler may both send a signal.
+    torchrun and a cluster's scheduler may both send a signal. SIGHUP never raises an exception:
+    when a terminal is closed, both the system and the shell may send it.
     """
 
     signum: int | None = None
@@ -32,17 +34,21 @@ class Interrupt:
         self.patient = patient
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        """Record a signal; unless `patient` is True, raise KeyboardInterrupt at the second one."""
-        if self.signum is not None and not self.patient:
+        """Record a signal, or raise KeyboardInterrupt if it is the second one."""
+        if self.signum is not None and not self.patient and signum != signal.SIGHUP:
             raise KeyboardInterrupt
         self.signum = signum
 
 
 @contextmanager
 def interruptible(patient: bool = False) -> Iterator[Interrupt]:
-    """Within the block, the first SIGINT or SIGTERM is recorded and does not end the process."""
+    """Within the block, the first of SIGNALS is recorded and does not end the process.
+
+    SIGHUP stays ignored if it is ignored, as it is by `nohup`.
+    """
     interrupt = Interrupt(patient)
-    previous = {s: signal.signal(s, interrupt.handle) for s in SIGNALS}
+    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
+    previous = {s: signal.signal(s, interrupt.handle) for s in SIGNALS if s not in ignored}
     try:
         yield interrupt
     finally:
@@ -52,7 +58,7 @@ def interruptible(patient: bool = False) -> Iterator[Interrupt]:
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Block SIGINT and SIGTERM in a `with` block, and in the processes that are started in it.
+    """Block SIGNALS in a `with` block, and in the processes that are started in it.
 
     If a signal comes within the block, this process reacts to the signal after the block. In the
     started processes, the signals stay blocked.
