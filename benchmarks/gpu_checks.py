@@ -21,6 +21,7 @@ from regard.data.rows import Rows, one_per_row
 from regard.decoding import Decoding
 from regard.hypotheses import Hypothesis
 from regard.machine import devices
+from regard.machine.compiled import forget_programs
 from regard.machine.processes import OutOfMemory
 from regard.machine.streams import Streams
 from regard.measure.validation import loss_and_accuracy
@@ -259,10 +260,11 @@ def memory_limited(bytes_: float) -> Iterator[None]:
 
 
 def memory() -> dict[str, Any]:
-    """Check two cases of scarce memory.
+    """Check three cases of scarce memory.
 
     A first step that has too little raises OutOfMemory. A validation after steps by CUDA graphs
-    ends well with the memory that the steps reserved, and 512 MiB.
+    ends well with the memory that the steps reserved, and 512 MiB. Then the memory of the graphs is
+    given back.
     """
     recipe = sized(BASE.but(layers=2))
     batches = on_device(batches_of(recipe, 20_000).take(3))
@@ -285,7 +287,10 @@ def memory() -> dict[str, Any]:
     with memory_limited(reserved + 2**29), model.computing_by(Cuda(learning=False)):
         model.eval()
         loss, _ = loss_and_accuracy(model, RandomPairs(500, recipe.tokenizer.vocabulary), recipe)
-    return {"passes": ran_out and loss == loss, "reserved": reserved}
+    forget_programs(DEVICE)
+    left = torch.cuda.memory_reserved() if DEVICE.type == "cuda" else -1
+    passes = ran_out and loss == loss and left < reserved
+    return {"passes": passes, "reserved": reserved, "reserved at the end": left}
 
 
 def learning(data: Path | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,9 +17,9 @@ from regard.budget.choice import (
     Speed,
     choose,
     expected_loss,
-    tokens_per_second,
     weights_of,
 )
+from regard.budget.speed import tokens_per_second
 from regard.budget.text import ParallelText, rule_of_times
 from regard.errors import DataError, RecipeError, RegardError
 from regard.families.choose import new_model
@@ -285,6 +286,23 @@ def test_a_large_text_is_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def write(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def test_time_that_choosing_takes_is_not_left_for_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU compiles each model that is timed, and the chosen model again when it is trained."""
+    clock = SimpleNamespace(now=0.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr("regard.budget.choice.time", clock)
+
+    def compiling(recipe: Recipe, text: ParallelText) -> float:
+        clock.now += 50
+        return 200_000.0
+
+    chosen = choose(LARGE_TEXT, 10, compiling)
+    assert clock.now == 150  # the third began after 100 seconds, a fourth would after 150
+    tokens = chosen.steps * 0.9 * chosen.recipe.data.target_tokens
+    assert tokens / chosen.tokens_per_second == pytest.approx(0.9 * 600 - 150 - 50, rel=0.01)
+    assert choose(LARGE_TEXT, 10, fast).steps > chosen.steps
 
 
 def test_the_machine_is_measured_and_random_numbers_stay() -> None:

@@ -18,6 +18,7 @@ from regard.arithmetic.choose import for_compiled_step, for_training
 from regard.arithmetic.cuda import Cuda
 from regard.arithmetic.flex import FlexCuda
 from regard.data.batches import Batch
+from regard.data.rows import Rows
 from regard.data.training_data import training_batches
 from regard.equations import Arithmetic
 from regard.machine.compiled import compiled
@@ -301,6 +302,27 @@ def without_backward(data: Path) -> None:
         assert torch.equal(mine, theirs)
     assert len(warnings) == 2
     assert warnings[1].startswith("the step is not compiled, and so is slower: ")
+
+
+def test_ten_models_are_compiled_in_one_process() -> None:
+    """PyTorch refuses to compile one function for a ninth model."""
+    elsewhere(ten_models)
+
+
+def ten_models() -> None:
+    ids = torch.randint(3, VOCABULARY, (2, 8))
+    rows = Rows(ids, torch.ones_like(ids), torch.arange(8).repeat(2, 1))
+    batch = Batch(rows, rows, ids, 16, 16)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regard.steps.compiled", partial(compiled, backend="eager"))
+        patch.setattr("regard.arithmetic.cuda.compiled", partial(compiled, backend="eager"))
+        for width in range(8, 88, 8):
+            recipe = STEP.but(d_model=width, d_k=width // 2, d_v=width // 2, d_ff=width, heads=2)
+            model, arithmetic = Transformer(recipe.model, VOCABULARY).train(), of_a_gpu()
+            steps = Compiled(model, 0.1, arithmetic, pytest.fail)
+            optimizer = FlatAdam(model, recipe.training, torch.bfloat16, arithmetic)
+            update(steps, optimizer, [batch], 1e-3)
+            assert arithmetic._one_pass is not None
 
 
 def test_what_memory_is_too_small_for_is_not_tried_in_another_way(

@@ -22,6 +22,10 @@ Value = TypeVar("Value")
 class StepRules(Protocol[Value]):
     """The rules of a search, as far as a granule needs them."""
 
+    @property
+    def count(self) -> int:
+        """The number of candidates of a sentence; a GPU's kernels may be compiled for it."""
+
     def unseen_step(self, value: Value, /) -> Value:
         """The value after one more step, whose result the host does not look at."""
 

@@ -18,7 +18,7 @@ from regard.data.batches import Batch
 from regard.encoder_decoder import EncoderDecoder
 from regard.equations import Arithmetic
 from regard.errors import RegardError, TrainingError
-from regard.machine.compiled import compiled, is_turned_off
+from regard.machine.compiled import compiled, forget_programs, is_turned_off
 from regard.machine.devices import is_out_of_memory
 from regard.machine.threads import side_by_side
 from regard.recipe import Recipe, TrainingRecipe
@@ -118,6 +118,7 @@ class Compiled(Whole):
         loss: BatchLoss | None = None,
     ):
         super().__init__(model, smoothing, loss)
+        forget_programs(model.output_matrix.weight.device)
         self._warn, self._before = warn, model.by
         self._tables = [(its, its.positions) for its in {model.embedding, model.target_side}]
         self._next = [

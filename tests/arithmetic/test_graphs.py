@@ -7,6 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -16,10 +17,12 @@ from torch import Tensor
 from regard.arithmetic.cuda import STEPS_UNSEEN, Cuda
 from regard.arithmetic.graphs import WORTH_RECORDING, RecordedSteps, overwrite
 from regard.arithmetic.plain import PLAIN
+from regard.decoding import Decoding
 from regard.granules import ONE_STEP
 from regard.machine.streams import Streams
 from regard.recipe import SearchRecipe
-from regard.search import search
+from regard.search import Rules, search
+from regard.text.tokenizer import EOS
 from test_granules import MODELS, SENTENCES, assert_near, drawn, in_granules, sources
 
 RECIPE = SearchRecipe(beam=4)
@@ -31,7 +34,7 @@ class Twin(RecordedSteps):
 
     def __init__(self, failures: int = 0):
         super().__init__(STEPS_UNSEEN)
-        self.failures, self.asked, self.replayed = failures, 0, 0
+        self.failures, self.asked, self.replayed, self.recording = failures, 0, 0, False
 
     def can_record(self, value: Any) -> bool:
         return True
@@ -41,8 +44,9 @@ class Twin(RecordedSteps):
         self.asked += 1
         if self.asked <= self.failures:
             raise RuntimeError("operation not permitted when stream is capturing")
+        self.recording = True
         overwrite(step, value)
-        made = True
+        self.recording, made = False, True
 
         def replay() -> None:
             nonlocal made
@@ -93,6 +97,42 @@ def test_recording_that_fails_is_tried_again_after_a_first_step_and_then_no_more
         for _ in range(2):
             assert search(toy, SENTENCES, limits, RECIPE, by=in_granules(twin)) == right
         assert (twin.asked, twin.replayed) == (1, 0)
+
+
+def test_the_first_step_of_another_beam_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In it, kernels are compiled for the beam, which CUDA may refuse while it records."""
+    toy, limits, twin = drawn(9, 0.0, False, 1), torch.full((8,), 60), Twin()
+    step, first = Rules.unseen_step, dict[int, bool]()
+
+    def noted(rules: Rules, beams: Any) -> Any:
+        first.setdefault(rules.recipe.beam, twin.recording)
+        return step(rules, beams)
+
+    monkeypatch.setattr(Rules, "unseen_step", noted)
+    for beam in (4, 8, 4, 6):
+        search(toy, SENTENCES, limits, SearchRecipe(beam=beam), by=in_granules(twin))
+    assert first == {4: False, 8: False, 6: False}
+    assert twin.replayed > 0
+
+
+def test_tables_of_positions_are_made_before_a_step_is_recorded() -> None:
+    """A recording in which a longer table is copied to the GPU would fail."""
+    model, twin = MODELS["paper"](), Twin()
+    model.compute_by(in_granules(twin, Cuda(learning=False)))
+    with torch.no_grad():
+        model.output_bias[EOS] = -50.0  # no hypothesis ends by itself
+    recipe = SearchRecipe(beam=1, max_extra=560)
+    tables = set[int]()
+
+    def found(rows: Any, limits: Tensor, _: list[int]) -> Any:
+        tables.add(id(model.embedding.positions))
+        best = search(model, rows, limits, recipe, by=model.by)
+        tables.add(id(model.embedding.positions))
+        return best
+
+    Decoding(model, recipe, exact=False).hypotheses([[5, 7, EOS]], found, here=True)
+    assert twin.replayed > 500
+    assert len(tables) == 1
 
 
 def test_memory_that_runs_out_while_a_step_is_recorded_is_no_failure_of_recording() -> None:
@@ -158,19 +198,22 @@ def test_after_a_first_recording_that_failed_others_work(monkeypatch: pytest.Mon
     monkeypatch.setattr("torch.cuda.CUDAGraph", Graph)
     steps, value = RecordedSteps(STEPS_UNSEEN), Held(torch.zeros(1), torch.zeros(1))
 
-    def refused(_: Held) -> Held:
-        raise torch.OutOfMemoryError("no room")
+    def refused(_: Held, problem: type[Exception] = torch.OutOfMemoryError) -> Held:
+        raise problem("no")
 
     for _ in range(2):
         with pytest.raises(torch.OutOfMemoryError):
             steps.record(refused, value)
     for _ in range(2):
         steps.record(lambda held: Held(held.pair[0] + 1, held.pair[1]), value)
-    with pytest.raises(torch.OutOfMemoryError):
-        steps.record(refused, value)
-    steps.record(lambda held: Held(held.pair[0] + 1, held.pair[1]), value)
-    assert value.pair[0].item() == 3.0
-    assert next(pools) == 3  # one for each of the first two, and one for all later recordings
+    for problem in (ValueError, torch.OutOfMemoryError):
+        with pytest.raises(problem):
+            steps.record(partial(refused, problem=problem), value)
+        steps.record(lambda held: Held(held.pair[0] + 1, held.pair[1]), value)
+    assert value.pair[0].item() == 4.0
+    # One for each of the first two, one for the next recordings, although a step is refused between
+    # them, and one after PyTorch has failed again.
+    assert next(pools) == 4
 
 
 class Held:

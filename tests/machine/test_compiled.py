@@ -1,4 +1,6 @@
-"""The options with which a function is compiled for a GPU."""
+"""The options with which a function is compiled for a GPU, and programs that are forgotten."""
+
+from typing import Any
 
 import pytest
 import torch
@@ -19,3 +21,19 @@ def test_an_older_pytorch_is_not_given_options_that_it_lacks(
 ) -> None:
     monkeypatch.setattr("torch._inductor.list_options", lambda: ["triton.cudagraphs"])
     assert compiled._options(graphs=False) == {"triton.cudagraphs": False}
+
+
+def test_a_forgotten_program_is_compiled_again() -> None:
+    compilations = 0
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        nonlocal compilations
+        compilations += 1
+        return graph.forward
+
+    program = torch.compile(lambda x: 2 * x, backend=backend, dynamic=False)
+    for expected in (1, 2):
+        for _ in range(2):
+            assert program(torch.ones(3)).sum() == 6
+            assert compilations == expected
+        compiled.forget_programs(torch.device("cpu"))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -26,6 +27,34 @@ def threads() -> Iterator[int]:
 
 def test_the_device_is_a_gpu_where_there_is_one() -> None:
     assert (devices.choose_device().type == "cuda") == torch.cuda.is_available()
+
+
+@pytest.mark.parametrize(
+    ("capability", "known", "needed"),
+    [
+        ((6, 1), ["sm_75", "sm_80", "sm_120a"], "7.5"),
+        ((7, 5), ["sm_75", "sm_80"], None),
+        ((12, 0), ["sm_75", "sm_80"], None),  # newer ones compile the kernels for themselves
+        ((6, 1), ["gfx90a"], None),
+    ],
+)
+def test_a_gpu_that_is_too_old_for_this_pytorch_is_refused(
+    capability: tuple[int, int], known: list[str], needed: str | None, monkeypatch: Any
+) -> None:
+    for name, result in {
+        "is_available": True, "device_count": 1, "set_device": None, "get_arch_list": known,
+        "get_device_capability": capability, "get_device_name": "GeForce GTX 1080",
+    }.items():  # fmt: skip
+        monkeypatch.setattr(f"torch.cuda.{name}", lambda *_, result=result: result)
+    devices._refuse_too_old.cache_clear()
+    try:
+        if needed is None:
+            assert devices.choose_device() == torch.device("cuda", 0)
+        else:
+            with pytest.raises(TrainingError, match=f"too old .* is 6.1, and {needed} is needed"):
+                devices.choose_device()
+    finally:
+        devices._refuse_too_old.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ compute them. A graph launches all of them together.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from torch import Tensor
 from regard.granules import Granule, StepRules, Value
 from regard.machine.devices import GRAPHS, is_out_of_memory
 
+_log = logging.getLogger("regard.graphs")
 WORTH_RECORDING = 4
 """A step is recorded if a granule has at least this many steps: to record a step takes about as
 long as to launch two steps."""
@@ -29,8 +31,9 @@ class RecordedSteps(threading.local, Granule):
     compute at the same time.
 
     Before the first recording, one step is made unrecorded: in it, libraries prepare what they
-    cannot prepare while a graph is recorded. After a recording has worked, later granules replay
-    all of their steps. Steps are made one by one, without a recording,
+    cannot prepare while a graph is recorded, and kernels are compiled for the number of candidates.
+    After a recording has worked, later granules with as many candidates replay all of their steps.
+    Steps are made one by one, without a recording,
 
     - if a granule has fewer steps than `WORTH_RECORDING`;
     - on a CPU;
@@ -41,7 +44,9 @@ class RecordedSteps(threading.local, Granule):
 
     def __init__(self, steps: int):
         super().__init__(steps)
-        self._works, self._warm = True, False
+        self._works = True
+        self._warm = set[int]()
+        """The numbers of candidates for which a step has been recorded."""
         self._refused: Any = None
         """The last rules whose steps could not be recorded; their steps are made one by one."""
         self._stream: torch.cuda.Stream | None = None
@@ -50,29 +55,31 @@ class RecordedSteps(threading.local, Granule):
 
     def run(self, rules: StepRules[Value], value: Value, times: int) -> Value:
         """Make `times` steps from `value`, which may be overwritten; return the last result."""
-        step = rules.unseen_step
         pays = times >= WORTH_RECORDING and rules is not self._refused and self.can_record(value)
-        if pays and self._warm and self._replayed(step, value, times):
+        if pays and rules.count in self._warm and self._replayed(rules, value, times):
             return value
-        value, times = step(value), times - 1
+        value, times = rules.unseen_step(value), times - 1
         if pays and self._works:
-            if self._replayed(step, value, times):
+            if self._replayed(rules, value, times):
                 return value
             self._refused = rules
         return super().run(rules, value, times)
 
-    def _replayed(self, step: Callable[[Value], Value], value: Value, times: int) -> bool:
+    def _replayed(self, rules: StepRules[Value], value: Value, times: int) -> bool:
         """Overwrite `value` by the result of `times` steps; False if steps cannot be recorded."""
         try:
-            replay = self.record(step, value)
+            replay = self.record(rules.unseen_step, value)
         except ValueError:  # `overwrite` refuses the step, for example because it changes a shape
             return False
         except RuntimeError as error:
             if is_out_of_memory(error):
                 raise
-            self._works, self._warm = self._warm, False
+            if rules.count not in self._warm:
+                self._works = False
+                _log.warning("the GPU is slower: it cannot record steps of a search: %.200s", error)
+            self._warm.clear()
             return False
-        self._warm = True
+        self._warm.add(rules.count)
         for _ in range(times):
             replay()
         return True
@@ -85,10 +92,10 @@ class RecordedSteps(threading.local, Granule):
         """A function that overwrites `value` with `step(value)`: it replays a recorded step.
 
         Raises ValueError if `step` cannot overwrite `value`, RuntimeError if PyTorch cannot record
-        the step. This object keeps the last recording, because the GPU may still replay it; all
-        recordings of a thread use the same memory. The stream that records computes nothing, so
-        recording does not wait for the GPU. `torch.cuda.graph` is not used: it would wait, and free
-        unused memory.
+        the step. This object keeps the last recording, because the GPU may still replay it. All
+        recordings of a thread use the same memory until PyTorch fails to record one. The stream
+        that records computes nothing, so recording does not wait for the GPU. `torch.cuda.graph` is
+        not used: it would wait, and free unused memory.
         """
         if self._stream is None:
             # PyTorch has 32 streams of each priority, and hands them out in turn, again and again.
@@ -97,17 +104,20 @@ class RecordedSteps(threading.local, Granule):
             self._stream = torch.cuda.Stream(priority=-1)
             self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        with GRAPHS, torch.cuda.stream(self._stream):
-            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-            try:
-                overwrite(step, value)
-            except BaseException:
-                if self._graph is None:
-                    self._stream = None  # PyTorch refuses a pool whose last graph is destroyed
-                raise
-            finally:
-                graph.capture_end()
-            self._graph = graph  # this destroys the previous graph, while the lock is held
+        try:
+            with GRAPHS, torch.cuda.stream(self._stream):
+                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                try:
+                    overwrite(step, value)
+                finally:
+                    graph.capture_end()
+                self._graph = graph  # this destroys the previous graph, while the lock is held
+        except BaseException as error:
+            # PyTorch refuses a pool whose last graph is destroyed, and may refuse one whose
+            # recording failed.
+            if self._graph is None or not isinstance(error, ValueError):
+                self._stream = None
+            raise
         return graph.replay
 
 

@@ -24,33 +24,17 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
-from statistics import median
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from regard.amounts import SECONDS, amount
-from regard.arithmetic.choose import choose_dtype
-from regard.budget.text import SAMPLED, ParallelText, rule_of_times
-from regard.data.batches import BatchShare
-from regard.data.pair_source import ArbitraryPairs
-from regard.data.training_data import batches_of
+from regard.budget.speed import tokens_per_second
+from regard.budget.text import ParallelText, rule_of_times
 from regard.errors import RecipeError, TrainingError
-from regard.machine.devices import (
-    choose_device,
-    free_memory,
-    random_numbers_kept,
-    refuse_too_large,
-    wait_for,
-)
-from regard.machine.processes import ALONE, OutOfMemory
+from regard.machine.devices import choose_device
 from regard.paper import parameters
 from regard.presets import SMALL
 from regard.recipe import Recipe, assigned_field
 from regard.run.model_directory import matrices_misfit
-from regard.run.sharding import model_and_optimizer
-from regard.steps import steps_for
-from regard.training import update
 
 BUDGETS = (10.0, 60.0, 480.0, 4320.0)
 """The times, in minutes, that `for_several_times` compares."""
@@ -61,8 +45,6 @@ ENOUGH = 100
 the user sets `training.minutes = 0`, the run ends after the expected number of steps."""
 FILLED = 0.9
 """The expected share of a batch's target tokens that are not padding."""
-MOST_PARTS = 256
-"""If memory is short, a timed step divides its batch into more parts, but not more than this."""
 CHECKPOINTS, AVERAGED = 30, 9
 """The number of checkpoints that a run saves and validates, and the number that it averages at the
 end: the 30 % that were saved nearest to the step of the best validation."""
@@ -73,14 +55,10 @@ LEAST_STEPS = 3000
 WARM_UP = 1 / 6
 """Warm-up takes at most this share of a run. In a short run, the learning rate reaches the same
 peak after fewer steps."""
-TIMED, LEAST_TIMED, MOST_TIMED = 3.0, 3, 12
-"""Steps of a model are timed for TIMED seconds. But more than LEAST_TIMED and at most MOST_TIMED
-steps are timed, whatever time they take."""
-RATE = 1e-4
-"""The learning rate of timed steps. They learn from arbitrary sub-words; the model is discarded."""
-LONGEST_STEP = 3.0
-"""A model whose step would take more seconds than this is not timed: its speed is computed from the
-speed of a smaller model."""
+LONGEST_STEP, TIMING = 3.0, 0.2
+"""A model is not timed if its step would take more seconds than LONGEST_STEP, or if the timing of
+smaller models has already taken the share TIMING of the run's time: its speed is then computed from
+that of a smaller model."""
 
 
 class Choice(NamedTuple):
@@ -140,27 +118,37 @@ def choose(
 
     `measure` is called for one model after the other, smallest first, until a model would learn
     from too few tokens for its size. If timing a model would take long, its speed is computed from
-    the speed of the last model that was timed. `asked` are the user's changes, as `Recipe.set`
-    takes them; every recipe keeps them. Raises TrainingError if not even the smallest model fits
-    the memory, and RecipeError if `asked` is invalid or does not fit the tokenizer.
+    the speed of the last model that was timed. The time that is left for training is less by the
+    time of these calls, and by that of one more: on a GPU, nearly all of a call is the time in
+    which the model is compiled, and training compiles it again. `asked` are the user's changes, as
+    `Recipe.set` takes them; every recipe keeps them. Raises TrainingError if not even the smallest
+    model fits the memory, and RecipeError if `asked` is invalid or does not fit the tokenizer.
     """
-    best: Choice | None = None
-    timed, speed = 0, 0.0
+    best: tuple[Recipe, float] | None = None
+    timed, speed, taken = 0, 0.0, list[float]()
+    whole = left = 60 * minutes
     for recipe, least in _starts(corpus, asked).items():
-        size = parameters(recipe.model, *corpus.vocabularies(recipe))
-        try:
-            if not timed or recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP:
-                timed, speed = size, (measure or tokens_per_second)(recipe, corpus)
-        except TrainingError:  # the model is too large for the memory
-            if best is None:
-                raise
-            break
-        found = _expected(corpus, minutes, recipe, speed * timed / size, asked)
+        size, began = parameters(recipe.model, *corpus.vocabularies(recipe)), time.monotonic()
+        if not timed or (
+            sum(taken) < TIMING * whole
+            and recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP
+        ):
+            try:
+                speed = (measure or tokens_per_second)(recipe, corpus)
+            except TrainingError:  # the model is too large for the memory
+                if best is None:
+                    raise
+                break
+            timed = size
+            taken.append(time.monotonic() - began)
+        left = max(whole / 3, USED * whole - sum(taken) - taken[-1])
+        computed = speed * timed / size
+        found = _expected(corpus, minutes, left, recipe, computed, asked)
         if best is not None and found.tokens_per_weight < least:
             break
-        best = found
+        best = recipe, computed
     assert best is not None
-    return best
+    return _expected(corpus, minutes, left, *best, asked)
 
 
 def for_several_times(corpus: ParallelText, minutes: float, asked: tuple[str, ...]) -> list[Choice]:
@@ -211,13 +199,18 @@ def _in_smaller_batches(start: Recipe, tokens: float, asked: tuple[str, ...]) ->
 
 
 def _expected(
-    corpus: ParallelText, minutes: float, start: Recipe, speed: float, asked: tuple[str, ...]
+    corpus: ParallelText,
+    minutes: float,
+    seconds: float,
+    start: Recipe,
+    speed: float,
+    asked: tuple[str, ...],
 ) -> Choice:
     """Complete the recipe `start` for a run of this many minutes; estimate its loss.
 
-    `speed` is in target tokens per second.
+    Training has `seconds` of this time. `speed` is in target tokens per second.
     """
-    rule, affordable = rule_of_times(), 60 * minutes * USED * speed
+    rule, affordable = rule_of_times(), seconds * speed
     limited = start.but(minutes=minutes).set(*asked)
     batched = _in_smaller_batches(limited, affordable, asked)
     steps, tokens = _duration(batched, affordable, asked)
@@ -292,46 +285,3 @@ def expected_loss(
     effective = worth(tokens, different, rule["repeats"])
     of_size, of_data = rule["size"] / weights ** rule["a"], rule["data"] / effective ** rule["b"]
     return float(rule["base"] + of_size + of_data)
-
-
-def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
-    """Time a few updates of a model; return how many target tokens it learns from in a second.
-
-    The sentences have lengths as in the corpus, and arbitrary sub-words. The state of this
-    process's random numbers is not changed. Raises TrainingError if the memory is too small.
-    """
-    device = choose_device()
-    dtype = choose_dtype(recipe.training.precision, device)
-    target, source = corpus.vocabularies(recipe)
-    refuse_too_large(parameters(recipe.model, target, source), device, 1)
-    pairs = _arbitrary_pairs(corpus, recipe)
-    with random_numbers_kept(device):
-        model, optimizer = model_and_optimizer(recipe, target, dtype, device, ALONE, False, source)
-        steps = steps_for(model, optimizer, recipe, device, dtype, lambda _: None)
-        parts, speeds = 1, list[float]()
-        begin = time.perf_counter()
-        while len(speeds) <= LEAST_TIMED or (
-            len(speeds) < MOST_TIMED and time.perf_counter() - begin < TIMED
-        ):
-            batches = batches_of(pairs, recipe, BatchShare.even(0, 1, 1, parts)).take(1)
-            began = time.perf_counter()
-            try:
-                loss = update(steps, optimizer, [batch.to(device) for batch in batches], RATE)
-            except OutOfMemory:
-                if parts == MOST_PARTS:
-                    raise TrainingError("not even a part of a batch fits the memory") from None
-                parts *= 2
-                free_memory(device)
-                continue
-            wait_for(device)
-            speeds.append(loss.target_tokens / (time.perf_counter() - began))
-        return median(speeds[len(speeds) // 3 :])  # the first steps also load code
-
-
-def _arbitrary_pairs(corpus: ParallelText, recipe: Recipe) -> ArbitraryPairs:
-    """Pairs of arbitrary sub-words, with the lengths of the corpus's pairs."""
-    most = min(recipe.data.max_length, recipe.data.row_length)
-    lengths = np.array(corpus.lengths) / corpus.characters_per_token() + 1
-    repeated = np.resize(lengths.astype(np.int32).clip(2, most), (SAMPLED * 4, 2))
-    target, source = corpus.vocabularies(recipe)
-    return ArbitraryPairs(repeated.T, (source, target))

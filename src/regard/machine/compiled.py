@@ -7,11 +7,14 @@ it saves.
 """
 
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+
+from regard.machine.devices import GRAPHS, free_memory
 
 OPTIONS = {"triton.mix_order_reduction": False}
 """Options of the compiler; an option that the installed PyTorch lacks is left out. By default, the
@@ -34,6 +37,18 @@ def compiled(
     warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\._inductor")
     options = _options(graphs) if backend == "inductor" else None
     return torch.compile(function, dynamic=False, fullgraph=True, backend=backend, options=options)
+
+
+def forget_programs(device: torch.device) -> None:
+    """Discard all compiled programs of this process, and release the memory of their CUDA graphs.
+
+    PyTorch compiles one function for at most eight models or shapes, and also counts models that no
+    longer exist. A program that is called again after this is compiled again.
+    """
+    if "torch._dynamo" in sys.modules:  # otherwise, nothing has been compiled
+        with GRAPHS:
+            torch.compiler.reset()
+    free_memory(device)
 
 
 def is_turned_off() -> bool:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -30,7 +31,8 @@ MOST_THREADS = 1024
 def choose_device() -> torch.device:
     """A GPU if there is one, otherwise the CPU; each process of torchrun gets its own GPU.
 
-    Raises TrainingError if there is no GPU left for this process.
+    Raises TrainingError if there is no GPU left for this process, or if the GPU is too old for the
+    installed PyTorch.
     """
     if not torch.cuda.is_available():
         return torch.device("cpu")
@@ -41,7 +43,22 @@ def choose_device() -> torch.device:
             f"--nproc-per-node {gpus}"
         )
     torch.cuda.set_device(number)
+    _refuse_too_old(number)
     return torch.device("cuda", number)
+
+
+@cache
+def _refuse_too_old(number: int) -> None:
+    """Raise TrainingError if the installed PyTorch has no kernels for this GPU."""
+    known = [int(name[3:].rstrip("af")) for name in torch.cuda.get_arch_list() if name[:3] == "sm_"]
+    major, minor = torch.cuda.get_device_capability(number)
+    if known and 10 * major + minor < min(known):
+        least = "{}.{}".format(*divmod(min(known), 10))
+        raise TrainingError(
+            f"{torch.cuda.get_device_name(number)} is too old for this PyTorch: its compute "
+            f"capability is {major}.{minor}, and {least} is needed: install PyTorch for an earlier "
+            'CUDA, or set CUDA_VISIBLE_DEVICES="" to compute on the CPU'
+        )
 
 
 def has_bf16(device: torch.device) -> bool:

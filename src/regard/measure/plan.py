@@ -17,6 +17,7 @@ from regard.data.largest import largest_batch
 from regard.data.layouts import most_rows
 from regard.data.training_data import batches_of
 from regard.errors import TrainingError
+from regard.machine.compiled import forget_programs
 from regard.machine.devices import (
     free_memory,
     random_numbers_kept,
@@ -201,7 +202,7 @@ class _Trial:
         try:
             self._step([batch])
         except OutOfMemory:
-            free_memory(self.device)
+            forget_programs(self.device)
             restart_peak(self.device)
             return None
         grown = peak_bytes(self.device) - self._before

@@ -9,7 +9,7 @@ from regard.data.layouts import most_rows
 from regard.data.prefetch import Prefetched
 from regard.encoder_decoder import EncoderDecoder
 from regard.errors import ModelError, TrainingError
-from regard.machine.devices import free_memory
+from regard.machine.compiled import forget_programs
 from regard.recipe import changes
 from regard.run import checkpoints
 from regard.run.beginning import (
@@ -97,7 +97,7 @@ class Resumption:
         self._directory.journal.write("out of memory", step=state.step, cuts=state.parts)
         if isinstance(training.batches, Prefetched):
             training.batches.close()
-        free_memory(setup.device)
+        forget_programs(setup.device)
         batches = setup.batches(state.parts)
         batches.restore(position)
         return training._replace(batches=setup.ahead(batches))

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.machine.compiled import forget_programs
 from regard.machine.interrupt import Interrupt, Interrupted
 from regard.machine.processes import ALONE, Processes
 from regard.recipe import Recipe
@@ -128,4 +129,5 @@ class Run:
         others return an empty dict.
         """
         self.clock.count_time(state)
+        forget_programs(self.setup.device)  # averaging and tuning can use their memory
         return self.directory.finish(self.setup, state)
