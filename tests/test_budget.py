@@ -189,7 +189,7 @@ def test_a_named_tokenizer_gives_the_sizes_of_the_embeddings(tmp_path: Path) -> 
     seen = []
 
     def measure(recipe: Recipe, corpus: ParallelText) -> float:
-        seen.append((recipe.tokenizer.vocabulary, *corpus.vocabularies(recipe)))
+        seen.append((recipe.tokenizer.vocabulary, *corpus.target_and_source(recipe)))
         return 100.0
 
     found = choose(text, 10, measure, (asked,))

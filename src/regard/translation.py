@@ -26,7 +26,7 @@ from regard.recipe import SearchRecipe
 from regard.run.model_directory import Model
 from regard.search import search
 from regard.text.protocol import AnyTokenizer
-from regard.text.scripts import are_unspaced
+from regard.text.scripts import meet_without_blank
 from regard.text.tokenizer import EOS
 from regard.text.words import refuse_surrogates
 
@@ -305,7 +305,7 @@ def join_sentences(parts: Sequence[str]) -> str:
     """Join sentences or their parts by blanks, except in Chinese and Japanese text."""
     whole = previous = ""
     for part in filter(None, parts):
-        blank = "" if not whole or are_unspaced(previous, part) else " "
+        blank = "" if not whole or meet_without_blank(previous, part) else " "
         whole += blank + part
         previous = part
     return whole

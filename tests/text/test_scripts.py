@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.text.scripts import are_unspaced, suited_tokenizer
+from regard.text.scripts import meet_without_blank, suited_tokenizer
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_bleu_divides_words_as_the_script_needs(text: str, tokenizer: str) -> No
 def test_only_chinese_and_japanese_sentences_meet_without_a_blank(
     left: str, right: str, unspaced: bool
 ) -> None:
-    assert are_unspaced(left, right) == unspaced
+    assert meet_without_blank(left, right) == unspaced

@@ -118,9 +118,9 @@ def choose(
 
     `measure` is called for one model after the other, smallest first, until a model would learn
     from too few tokens for its size. If timing a model would take long, its speed is computed from
-    the speed of the last model that was timed. The time that is left for training is less by the
-    time of these calls, and by that of one more: on a GPU, nearly all of a call is the time in
-    which the model is compiled, and training compiles it again. `asked` are the user's changes, as
+    the speed of the last model that was timed. The time that is left for training, at least a third
+    of the whole, is less by the time of these calls, and by that of one more: on a GPU, a call is
+    nearly all compiling, and training compiles the model again. `asked` are the user's changes, as
     `Recipe.set` takes them; every recipe keeps them. Raises TrainingError if not even the smallest
     model fits the memory, and RecipeError if `asked` is invalid or does not fit the tokenizer.
     """
@@ -128,7 +128,7 @@ def choose(
     timed, speed, taken = 0, 0.0, list[float]()
     whole = left = 60 * minutes
     for recipe, least in _starts(corpus, asked).items():
-        size, began = parameters(recipe.model, *corpus.vocabularies(recipe)), time.monotonic()
+        size, began = parameters(recipe.model, *corpus.target_and_source(recipe)), time.monotonic()
         if not timed or (
             sum(taken) < TIMING * whole
             and recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP
@@ -234,7 +234,9 @@ def _expected(
     loss = expected_loss(weights, tokens, corpus.tokens)
     if recipe.training.label_smoothing == regular["label_smoothing"]:
         loss += regular["loss"]
-    most = math.log(corpus.vocabularies(recipe)[0])  # the loss if all tokens are equally likely
+    most = math.log(
+        corpus.target_and_source(recipe)[0]
+    )  # the loss if all tokens are equally likely
     perplexity = math.exp(min(most, loss * corpus.characters / corpus.tokens))
     return Choice(recipe, speed, steps, epochs, per_weight, loss, perplexity)
 

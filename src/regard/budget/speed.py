@@ -27,9 +27,9 @@ from regard.training import update
 
 MOST_PARTS = 256
 """If memory is short, a timed step divides its batch into more parts, but not more than this."""
-TIMED, LEAST_TIMED, MOST_TIMED = 3.0, 3, 12
-"""Steps of a model are timed for TIMED seconds. But more than LEAST_TIMED and at most MOST_TIMED
-steps are timed, whatever time they take."""
+TIMED, LEAST_TIMED, MOST_TIMED = 3.0, 4, 12
+"""Steps of a model are timed for TIMED seconds, but at least LEAST_TIMED and at most MOST_TIMED of
+them, whatever time they take."""
 RATE = 1e-4
 """The learning rate of timed steps. They learn from arbitrary sub-words; the model is discarded."""
 
@@ -42,7 +42,7 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
     """
     device = choose_device()
     dtype = choose_dtype(recipe.training.precision, device)
-    target, source = corpus.vocabularies(recipe)
+    target, source = corpus.target_and_source(recipe)
     refuse_too_large(parameters(recipe.model, target, source), device, 1)
     pairs = _arbitrary_pairs(corpus, recipe)
     with random_numbers_kept(device):
@@ -50,7 +50,7 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
         steps = steps_for(model, optimizer, recipe, device, dtype, lambda _: None)
         parts, speeds = 1, list[float]()
         begin = time.perf_counter()
-        while len(speeds) <= LEAST_TIMED or (
+        while len(speeds) < LEAST_TIMED or (
             len(speeds) < MOST_TIMED and time.perf_counter() - begin < TIMED
         ):
             batches = batches_of(pairs, recipe, BatchShare.even(0, 1, 1, parts)).take(1)
@@ -73,5 +73,5 @@ def _arbitrary_pairs(corpus: ParallelText, recipe: Recipe) -> ArbitraryPairs:
     most = min(recipe.data.max_length, recipe.data.row_length)
     lengths = np.array(corpus.lengths) / corpus.characters_per_token() + 1
     repeated = np.resize(lengths.astype(np.int32).clip(2, most), (SAMPLED * 4, 2))
-    target, source = corpus.vocabularies(recipe)
+    target, source = corpus.target_and_source(recipe)
     return ArbitraryPairs(repeated.T, (source, target))

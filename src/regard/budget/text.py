@@ -117,7 +117,7 @@ class ParallelText(NamedTuple):
         vocabulary = min(max(300, self.vocabulary()), 10**6)
         return recipe.but(**rows, vocabulary=vocabulary, bleu_tokenizer=self.bleu_tokenizer)
 
-    def vocabularies(self, recipe: Recipe) -> tuple[int, int]:
+    def target_and_source(self, recipe: Recipe) -> tuple[int, int]:
         """The sizes of the target's and the source's vocabulary.
 
         Without a tokenizer, both are the size that the recipe sets.
@@ -148,7 +148,7 @@ class _Counted:
         self.targets: list[str] = []
         """The targets of the first SAMPLED pairs counted."""
         self._every = 1
-        self._targets: dict[int, int] = {}
+        self._lengths: dict[int, int] = {}
         """For each digest, the number of characters in the pair's target."""
 
     def add(self, source: str, target: str) -> None:
@@ -158,22 +158,22 @@ class _Counted:
         if judge_text(source, target, RULES) is not Verdict.KEPT:
             return
         number = digest((source, target))
-        if number % self._every or number in self._targets:
+        if number % self._every or number in self._lengths:
             return
-        self._targets[number] = len(target)
+        self._lengths[number] = len(target)
         if len(self.first) < SAMPLED:
             self.first.append((len(source), len(target)))
             self.targets.append(target)
-        if len(self._targets) > COUNTED:
+        if len(self._lengths) > COUNTED:
             self._every *= 2
-            self._targets = {n: c for n, c in self._targets.items() if not n % self._every}
+            self._lengths = {n: c for n, c in self._lengths.items() if not n % self._every}
 
     @property
     def pairs(self) -> int:
         """The number of different pairs."""
-        return self._every * len(self._targets)
+        return self._every * len(self._lengths)
 
     @property
     def characters(self) -> int:
         """The number of characters in the targets of the different pairs."""
-        return self._every * sum(self._targets.values())
+        return self._every * sum(self._lengths.values())

@@ -143,8 +143,7 @@ def head_costs(seed: int) -> Measured:
 
     Heads are d_model / h wide. `flop_h` is the number of operations of training on one pair, by
     formula. `counted_h` is the number that PyTorch counts in one self-attention with its
-    projections, and `softmax_h` the number of attention weights in it. Each sequence has 64
-    positions.
+    projections. Each sequence has 64 positions.
     """
     torch.manual_seed(seed)
     found = {}
@@ -158,7 +157,6 @@ def head_costs(seed: int) -> Measured:
         with counter, torch.no_grad():
             module(x, x, PLAIN.mask(torch.ones(1, 1, _LENGTH, _LENGTH, dtype=torch.bool)))
         found[f"counted_{heads}"] = float(counter.get_total_flops())
-        found[f"softmax_{heads}"] = float(heads * _LENGTH**2)
     return found
 
 

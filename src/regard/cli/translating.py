@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from regard.translation import Translator
 
 
-@dataclass(frozen=True)
+@dataclass
 class SentenceLines:
     """Translates lines of one sentence each, and formats the translations as the options say."""
 
@@ -31,7 +31,8 @@ class SentenceLines:
     window: int
     language: str = ""
     """The language whose rules cut lines into sentences; "" if lines are not cut."""
-    said: list[str] = field(default_factory=list)
+    warned: bool = False
+    """Whether a line has been warned of."""
     flaws: Counter[str] = field(default_factory=Counter)
     """How many sentences had a second search ("retried"), how many outputs still look wrong
     ("wrong"), and how many have each flaw."""
@@ -96,9 +97,9 @@ class SentenceLines:
 
     def _warn(self, sentence: str) -> None:
         """Write the first warning as a note; later warnings are similar, and are not written."""
-        if not self.said:
+        if not self.warned:
             note(f"{sentence}, as other such lines are (--long refuse refuses them)")
-        self.said.append(sentence)
+            self.warned = True
 
     def settings(self, precision: str, exact: bool | None) -> dict[str, Any]:
         """All settings that the output depends on, except the model and the input."""

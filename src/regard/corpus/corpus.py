@@ -12,7 +12,7 @@ from regard.corpus.derivation import Derivation, Word
 from regard.corpus.morphology import Gender
 from regard.corpus.sentences import make_sentence
 from regard.errors import DataError
-from regard.files.whole import new_file, refusing_write_errors, write_file
+from regard.files.whole import refusing_write_errors, write_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,23 +128,16 @@ def examples(seed: int, start: int = 0) -> Iterator[Example]:
 def write_corpus(prefix: str | Path, seed: int, sentences: int) -> None:
     """Write the first `sentences` examples of a seed to prefix.en and prefix.de, one on each line.
 
-    Raises DataError for fewer than one sentence, or if a file cannot be written.
+    Raises DataError for fewer than one sentence, and RegardError if a file cannot be written.
     """
     if sentences < 1:
         raise DataError(f"a corpus of {sentences} sentences is empty: ask for at least 1")
     found = list(itertools.islice(examples(seed), sentences))
     for suffix, lines in (("en", [e.source for e in found]), ("de", [e.target for e in found])):
         path = Path(f"{prefix}.{suffix}")
-        try:
+        with refusing_write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with new_file(path, path.with_name(f".{path.name}.partial")) as file:
-                file.write("".join(f"{line}\n" for line in lines).encode())
-        except OSError as error:
-            raise DataError(
-                f"cannot be written: {error.strerror or error}: make room there or choose another "
-                "place",
-                path,
-            ) from None
+            write_file(path, "".join(f"{line}\n" for line in lines))
 
 
 def write_treebank(path: Path, seed: int, trees: int) -> None:

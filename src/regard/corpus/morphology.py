@@ -163,7 +163,7 @@ class EnglishVerb:
     ) -> EnglishVerb:
         """Make a verb; forms that are not given are regular."""
         if base.endswith("y") and base[-2] not in "aeiou":
-            past, third = base[:-1] + "ied", base[:-1] + "ies"
+            past, third = past or base[:-1] + "ied", third or base[:-1] + "ies"
         past = past or base.removesuffix("e") + "ed"
         third = third or base + ("es" if base.endswith(("o", "s", "sh", "ch", "x")) else "s")
         return cls(base, third, past, participle or past)

@@ -22,19 +22,24 @@ def _mixed(key: _Integer) -> _Integer:
 
 
 @within
+def _place(left: _Integer, right: _Integer, keys: _Integers) -> tuple[_Integer, _Integer]:
+    """The key of two sub-words, and its place in the hash table; a new key has a free place."""
+    key = u64(u64(u64(left) << u64(32)) | u64(right)) + u64(1)
+    place = i64(_mixed(key) & u64(len(keys) - 1))
+    while keys[place] != u64(0) and keys[place] != key:
+        place = (place + 1) & (len(keys) - 1)
+    return key, place
+
+
+@within
 def _rank(left: _Integer, right: _Integer, keys: _Integers, ranks: _Integers) -> _Integer:
     """The rank of the merge that joins two sub-words; -1 if no merge joins them.
 
     The merge that was learned first has rank 0. `keys` and `ranks` are the hash table that
     `fill_table` made.
     """
-    key = u64(u64(u64(left) << u64(32)) | u64(right)) + u64(1)
-    place = i64(_mixed(key) & u64(len(keys) - 1))
-    while keys[place] != u64(0):
-        if keys[place] == key:
-            return ranks[place]
-        place = (place + 1) & (len(keys) - 1)
-    return i64(-1)
+    key, place = _place(left, right, keys)
+    return ranks[place] if keys[place] == key else i64(-1)
 
 
 @loop_for("void(uint32[:, ::1], uint64[::1], int64[::1])")
@@ -46,11 +51,7 @@ def fill_table(merges: _Integers, keys: _Integers, ranks: _Integers) -> None:
     merges. All `keys` must be 0.
     """
     for rank in range(len(merges)):
-        left, right = u64(merges[rank, 0]), u64(merges[rank, 1])
-        key = u64(u64(left << u64(32)) | right) + u64(1)
-        place = i64(_mixed(key) & u64(len(keys) - 1))
-        while keys[place] != u64(0):
-            place = (place + 1) & (len(keys) - 1)
+        key, place = _place(merges[rank, 0], merges[rank, 1], keys)
         keys[place], ranks[place] = key, rank
 
 

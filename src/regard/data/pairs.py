@@ -76,7 +76,7 @@ class Pairs:
         directory = Path(directory)
         manifest = prepared_manifest(directory)
         try:
-            files, sizes = manifest["files"], vocabularies(manifest)
+            files, sizes = manifest["files"], _vocabularies(manifest)
             if _checksum(directory / "tokenizer.json") != files["tokenizer.json"]["sha256"]:
                 raise DataError(
                     "is not the tokenizer that this data was prepared with: prepare the data again",
@@ -228,7 +228,7 @@ def is_prepared(directory: Path) -> bool:
     return (directory / "train.source.ids.npy").exists()
 
 
-def vocabularies(manifest: dict[str, Any]) -> tuple[int, int]:
+def _vocabularies(manifest: dict[str, Any]) -> tuple[int, int]:
     """The sizes of the source's and the target's vocabulary, in entries."""
     size: int = manifest["tokenizer"]["size"]
     return manifest["tokenizer"].get("source_size", size), size

@@ -120,7 +120,7 @@ def prepare_text(
         known = None if tokenizer is None else open_tokenizer(tokenizer)
         digests, hold_out, mixed = Path(scratch, "digests"), not valid_text.files, bool(mix)
         found = survey(text, recipe, pool, hold_out=hold_out, digests=digests, mixed=mixed)
-        dropped = _write_valid_text(folder, valid_text.pairs(), recipe.data)
+        dropped = _write_valid_text(folder, valid_text.pairs(), recipe.data)  # no pairs if hold_out
         vocabulary = known or _learn(text, found, recipe, pool, Path(scratch, "sample"))
         vocabulary.save(folder / "tokenizer.json")
         held_out = _not_too_long(found.held_out, vocabulary, recipe.data)
@@ -271,9 +271,10 @@ def _refuse_nothing_left(
     ):
         if not counts.kept:
             fates = {verdict.value: getattr(counts, verdict.value) for verdict in Verdict}
+            none = "the files are empty" if valid_text.files else "all too long"
             dropped = ", ".join(f"{n} {fate.replace('_', ' ')}" for fate, n in fates.items() if n)
             raise DataError(
-                f"no pair is left to {use} on ({counts.read} read: {dropped or 'all too long'}): "
+                f"no pair is left to {use} on ({counts.read} read: {dropped or none}): "
                 "give more text, or loosen data.max_length and data.max_ratio",
                 files[0][0],
             )

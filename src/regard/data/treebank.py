@@ -190,7 +190,7 @@ class _Preparation:
                         writer.fates[Verdict.HELD_OUT] += copies
                         continue
                     writer.write(tree, copies)
-                    for new in recombine(number, tree) if bank is self.gold else ():
+                    for new in recombine(number, tree):  # none if there are silver trees
                         writer.write(new, copies)
         counts = writer.counts()
         if not counts.kept:

@@ -1,6 +1,5 @@
 """Make the tokenizer of a foreign model from its vocabularies and its sub-word models."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from pydantic import ValidationError
 from regard.errors import ModelError, RecipeError
 from regard.exchange.reading import checksum_of, text_of_file
 from regard.text.foreign.base import ForeignTokenizer
-from regard.text.foreign.files import read_original
+from regard.text.foreign.files import read_original, read_vocabulary
 from regard.text.foreign.moses import MosesSettings, MosesTokenizer
 from regard.text.foreign.order import IdOrder
 from regard.text.foreign.sentence_pieces import (
@@ -205,27 +204,14 @@ def read_vocabulary_of(path: Path) -> Vocabulary:
     In plain text each line is a piece, and its id is the number of the line, from 0. Raises
     ModelError for a damaged file, and for a piece or an id that occurs twice.
     """
-    text = text_of_file(path)
     if path.suffix == ".json":
-        return _distinct(_pairs_of_json(text, path), path)
-    lines = text.split("\n")
+        return read_vocabulary(read_original(path))
+    lines = text_of_file(path).split("\n")
     if path.suffix in (".yml", ".yaml"):
         return _distinct(_pairs_of_yaml(lines, path), path)
     if lines[-1] == "":
         lines.pop()
     return _distinct([(line.rstrip("\r"), number) for number, line in enumerate(lines)], path)
-
-
-def _pairs_of_json(text: str, path: Path) -> list[tuple[str, Any]]:
-    try:
-        content = json.loads(text, object_pairs_hook=lambda pairs: pairs)
-    except RecursionError:
-        raise ModelError(f"{path}: nested too deep: not a vocabulary") from None
-    except ValueError as error:
-        raise ModelError(f"{path}: damaged, or not JSON: {error}") from None
-    if not isinstance(content, list) or not all(isinstance(pair, tuple) for pair in content):
-        raise ModelError(f"{path}: not a vocabulary: it is no JSON object of pieces and ids")
-    return content
 
 
 def _pairs_of_yaml(lines: list[str], path: Path) -> list[tuple[str, Any]]:

@@ -65,7 +65,8 @@ def try_searches(
     own, began = translator.recipe, time.monotonic()
     tried: list[Tried] = []
 
-    def is_better(beam: int, alpha: float) -> bool:
+    def tries_best(beam: int, alpha: float) -> bool:
+        """Try a setting unless it is late, too wide or tried; return whether it is now the best."""
         spent = time.monotonic() - began
         slower = max(1.0, beam / own.beam)
         late = bool(tried) and (is_stopped() or spent + slower * spent / len(tried) > seconds)
@@ -79,15 +80,15 @@ def try_searches(
         return _highest(tried) is tried[-1]
 
     try:
-        is_better(own.beam, own.alpha)
+        tries_best(own.beam, own.alpha)
         larger = [alpha for alpha in ALPHAS if alpha > own.alpha]
         smaller = [alpha for alpha in reversed(ALPHAS) if alpha < own.alpha]
         for side in (larger, smaller):
             if _highest(tried).alpha == own.alpha:
-                all(is_better(own.beam, alpha) for alpha in side)  # `all` stops at the first False
+                all(tries_best(own.beam, alpha) for alpha in side)  # `all` stops at the first False
         alpha = _alpha(tried, own.alpha)
         for beam in BEAMS:
-            is_better(beam, alpha)
+            tries_best(beam, alpha)
     finally:
         translator.recipe = own
     chosen = _highest(filter(lambda one: one.alpha == alpha, tried))
@@ -164,7 +165,11 @@ def tune_run(run: Run) -> None:
     if recipe.tune:
         choose_average(run, AVERAGES * seconds)
     step = read_manifest(directory)["step"]
-    if _was_tuned(run, step) or not recipe.tune:
+    records = read_journal(directory / "journal.jsonl")
+    ended = [r for r in records if r["event"] in ("tuned", "untuned") and r.get("step") == step]
+    if earlier := [r for r in ended if r["event"] == "tuned"]:
+        _keep_earlier(run, earlier)
+    if ended or not recipe.tune:
         return
     sources, references = (
         list(read_lines(run.setup.data / f"valid.{side}.txt")) for side in ("source", "target")
@@ -187,15 +192,6 @@ def tune_run(run: Run) -> None:
     run.leave_if_asked()
     keep_chosen(directory, tried)
     write_tuned(run.journal, step, len(sources), translator.recipe, tried)
-
-
-def _was_tuned(run: Run, step: int) -> bool:
-    """Whether a tuning at this step has ended before; if so, `_keep_earlier` keeps its result."""
-    records = read_journal(run.directory.path / "journal.jsonl")
-    ended = [r for r in records if r["event"] in ("tuned", "untuned") and r.get("step") == step]
-    if earlier := [r for r in ended if r["event"] == "tuned"]:
-        _keep_earlier(run, earlier)
-    return bool(ended)
 
 
 def _keep_earlier(run: Run, records: Sequence[Record]) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from regard.text.scripts import UNSPACED
+from regard.text.scripts import CHINESE_OR_JAPANESE
 
 Flaw = Literal["echo", "repetition", "truncation"]
 """How an output is wrong: it equals the source, repeats the same words, or is cut short."""
@@ -14,7 +14,7 @@ COPIES, _LONGEST_PERIOD = 3, 4
 a row."""
 FEWEST_ECHOED = 3
 """A text with fewer words than this is never an echo: it may be a name, which is not translated."""
-_UNSPACED = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]|{UNSPACED.pattern}")
+_UNSPACED = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]|{CHINESE_OR_JAPANESE.pattern}")
 """Characters of Thai, Lao, Burmese, Khmer, Chinese and Japanese: scripts without spaces."""
 _STRETCH = re.compile(f"(?:{_UNSPACED.pattern})+")
 SHORTEST, SHARE = 10, 3

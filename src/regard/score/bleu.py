@@ -179,8 +179,8 @@ def ter_metric(references: Sequence[Sequence[str]]) -> TER:
     Without this option, a line without blanks would be one word. The script of the first reference
     decides whether the option is used.
     """
-    unspaced = bool(references) and script_of(references[0]) in ("Chinese", "Japanese")
-    return TER(normalized=unspaced, asian_support=unspaced)
+    asian = bool(references) and script_of(references[0]) in ("Chinese", "Japanese")
+    return TER(normalized=asian, asian_support=asian)
 
 
 def bleu_metric(tokenizer: BleuTokenizer, *, force: bool = False) -> BLEU:

@@ -128,8 +128,8 @@ class Engine:
                 split=True,
                 on_partial={i: r.on_partial for i, r in enumerate(requests) if r.on_partial},
             )
-            looked_at = mended(self._translator, sentences, list(found), retry=self._retry)
-            renderings = [Rendering(**vars(it)) for it in looked_at]
+            checked = mended(self._translator, sentences, list(found), retry=self._retry)
+            renderings = [Rendering(**vars(it)) for it in checked]
             for i, request in enumerate(requests):
                 if request.align or request.attend:
                     renderings[i] = self._attended(request, renderings[i])

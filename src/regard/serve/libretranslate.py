@@ -151,7 +151,7 @@ async def _translate(service: Service, request: Request, fields: dict[str, Any])
     jobs = [
         (service.engine(code, target), text)
         for code, text in zip(sources, texts, strict=True)
-        if code != target or target not in service.languages
+        if code != target or target not in service.languages  # `engine` refuses an unknown code
     ]
     made = iter(await _made(service, request, jobs, wanted, is_html))
     # A text that is already in the target language has no job.

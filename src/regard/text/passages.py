@@ -9,7 +9,7 @@ from sentencex import segment
 
 from regard.text.markup import stretches
 from regard.text.protocol import AnyTokenizer
-from regard.text.scripts import HANGUL, are_korean, are_unspaced
+from regard.text.scripts import HANGUL, are_korean, meet_without_blank
 
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
 """Marks that may precede the first sentence of a line: blanks, bullets, numbers, and > of quoted
@@ -52,9 +52,9 @@ class Passage:
             return kept
         # The last two characters decide: a sentence may end in a mark that is not Chinese, as 元气?
         source, target = self.sentences[number - 1 : number + 1], (previous, translation)
-        glued = are_unspaced(source[0], source[1], tail=2)
+        glued = meet_without_blank(source[0], source[1], tail=2)
         other = not are_korean(*target) if are_korean(*source) else glued
-        return " " if other and not are_unspaced(*target, tail=2) else ""
+        return " " if other and not meet_without_blank(*target, tail=2) else ""
 
     def joined(self, translations: Sequence[str]) -> str:
         """The text with each sentence replaced by its translation."""
@@ -116,11 +116,11 @@ def _of_text(text: str, language: str) -> Iterator[tuple[str, bool]]:
 
 def _of_html(text: str, language: str) -> Iterator[tuple[str, bool]]:
     for stretch, is_text in stretches(text):
-        readable = html.unescape(stretch)
-        if not is_text or not _has_letters(readable):
+        plain = html.unescape(stretch)
+        if not is_text or not _has_letters(plain):
             yield stretch, False
             continue
-        for part, is_sentence in _sentences(readable, language):
+        for part, is_sentence in _sentences(plain, language):
             if is_sentence:  # line breaks of HTML become spaces
                 yield " ".join(part.split()), True
             else:

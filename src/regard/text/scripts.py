@@ -16,10 +16,10 @@ _OTHERS = re.compile("[\u0e00-\u0eff\u0f40-\u0fbc\u1000-\u109f\u1780-\u17ff]")
 """Letters of Thai, Lao, Tibetan, Burmese and Khmer, which are written without blanks."""
 LOOKED_AT_LINES = 2000
 """The script of a text is found from at most this many of its first lines."""
-Script = Literal["Korean", "Chinese", "Japanese", "unspaced", "spaced"]
+Script = Literal["Korean", "Chinese", "Japanese", "other unspaced", "spaced"]
 """A script or, for any other script, whether there are blanks between words."""
 _LETTER = re.compile(r"[^\W\d_]")
-UNSPACED = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
+CHINESE_OR_JAPANESE = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
 """Chinese and Japanese characters and marks, which are written without blanks."""
 _COUNTRIES = {
     "cn": ("Chinese", "zh"), "cz": ("Czech", "cs"), "dk": ("Danish", "da"), "gr": ("Greek", "el"),
@@ -44,7 +44,7 @@ def script_of(lines: Iterable[str]) -> Script:
     if hangul > han + kana + others:
         return "Korean"
     if others > han + kana:
-        return "unspaced"
+        return "other unspaced"
     return "Chinese" if han > 4 * kana else "Japanese"
 
 
@@ -63,13 +63,13 @@ def are_korean(*texts: str) -> bool:
     return script_of(texts) == "Korean"
 
 
-def are_unspaced(left: str, right: str, tail: int = 1) -> bool:
+def meet_without_blank(left: str, right: str, tail: int = 1) -> bool:
     """Whether no blank is written between `left` and `right`, as in Chinese and Japanese.
 
     The last `tail` characters of `left` and the first one of `right` decide. Korean, too, uses
     characters and marks of these languages, but writes blanks between sentences.
     """
-    meeting = UNSPACED.search(left[-tail:] + right[:1])
+    meeting = CHINESE_OR_JAPANESE.search(left[-tail:] + right[:1])
     return bool(meeting) and not are_korean(left, right)
 
 

@@ -156,9 +156,9 @@ def _paths(hypotheses: Hypotheses) -> list[_Path]:
 
     Places of the beam that hold no hypothesis are left out.
     """
-    fields = (field[0].tolist() for field in hypotheses._replace(rows=hypotheses.log_p))
+    fields = hypotheses.tokens, hypotheses.log_p, hypotheses.score
     found = []
-    for tokens, _, log_p, score in zip(*fields, strict=True):
+    for tokens, log_p, score in zip(*(field[0].tolist() for field in fields), strict=True):
         if log_p > -math.inf:
             body = tokens[1:]
             body = body[: body.index(EOS) + 1] if EOS in body else body

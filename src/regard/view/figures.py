@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from regard.encoder_decoder import AttentionKind
 from regard.view.colours import head_colours
 from regard.view.drawing import GREY, plotting, saved
-from regard.view.look import ATTENTION_NAMES, Look, entropy
+from regard.view.look import Look, entropy, heading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,9 +69,7 @@ def figure(
             bottom = 1 - (place + 1) * share + share * below / height
             axes = drawn.add_axes((0.0, bottom, 1.0, share * 1.35 / (height + 0.4)))
             _panel(axes, look, kind, layer, some, only)
-            title = f"{ATTENTION_NAMES[kind]}, layer {layer + 1}, "
-            title += "head " if len(some) == 1 else "heads "
-            title += ", ".join(str(head + 1) for head in some)
+            title = heading(kind, layer, some)
             drawn.text(0.02, 1 - place * share - 0.01, title, va="top", color=GREY)
         return saved(drawn, form)
 

@@ -8,7 +8,7 @@ import numpy as np
 from rich.cells import cell_len, set_cell_size
 
 from regard.encoder_decoder import AttentionKind
-from regard.view.look import ATTENTION_NAMES, Look
+from regard.view.look import Look, heading
 
 SHADES = " ·░▒▓█"
 """Shades for weights from 0 to 1: blank below 0.02, a dot below 0.2, then a new shade every 0.2."""
@@ -23,10 +23,7 @@ def heat(look: Look, kind: AttentionKind, layer: int, heads: Sequence[int]) -> s
     widest = max(map(cell_len, queries))
     height = min(TALLEST, max(map(len, keys)))
     above = [key[:height].rjust(height) for key in keys]
-    chosen = ", ".join(str(head + 1) for head in heads)
-    noun = "head" if len(heads) == 1 else "heads"
-    title = f"{ATTENTION_NAMES[kind]}, layer {layer + 1}, {noun} {chosen}"
-    lines = [title, ""]
+    lines = [heading(kind, layer, heads), ""]
     lines += [
         " " * (widest + 1) + "".join(set_cell_size(word[line], 2) for word in above)
         for line in range(height)

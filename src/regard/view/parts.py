@@ -156,8 +156,8 @@ def _positions(embedding: Embedding, name: str) -> Label:
         return Label(title, (f"{name or 'embedding'}.positions: learned", size if name else again))
     halves = isinstance(embedding, HalvesEmbedding)
     kind = "sines, then cosines," if halves else "sines and cosines"
-    counted = "positions of words; " if isinstance(embedding, WordEmbedding) else ""
-    return Label(title, (f"{kind} of width {width:,}", f"{counted}no parameters"))
+    words = "positions of words; " if isinstance(embedding, WordEmbedding) else ""
+    return Label(title, (f"{kind} of width {width:,}", f"{words}no parameters"))
 
 
 def part_counts(model: Transformer) -> list[tuple[str, int]]:

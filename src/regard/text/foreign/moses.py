@@ -135,12 +135,15 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
             side: sacremoses.MosesPunctNormalizer(lang) for side, lang in languages.items()
         }
         self._tables, self._merges = {}, {}
-        thresholds = {"source": its.source_threshold, "target": its.threshold}
+        thresholds: dict[SideName, int | None] = {
+            "source": its.source_threshold,
+            "target": its.threshold,
+        }
         for side, threshold in thresholds.items():
             name = "target_vocab.json" if side == "target" and not self.shared else "vocab.json"
             vocabulary = read_vocabulary(self.files[name])
-            order = self.order if side == "target" else self.source_order or self.order
-            self._tables[side] = PieceTable(vocabulary, order, its.unknown, self.files[name].path)
+            path = self.files[name].path
+            self._tables[side] = PieceTable(vocabulary, self.order_of(side), its.unknown, path)
             codes = self.files.get(f"{side}.codes", self.files.get("source.codes"))
             counts = self.files.get(f"{side}.counts")
             frequent = None if counts is None else _frequent(counts, threshold)

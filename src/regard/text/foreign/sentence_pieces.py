@@ -37,7 +37,8 @@ class SentencePieceSettings(Section):
     unknown: str = "<unk>"
     """The piece that stands for every piece that the vocabulary lacks."""
     skipped: tuple[str, ...] = ("<pad>", "<s>", "</s>", "<unk>")
-    """Pieces that decoding leaves out."""
+    """Pieces that decoding leaves out. The import of a MarianTokenizer puts </s>, the unknown piece
+    and <pad> first, in this order, and the export to `transformers` relies on it."""
     language_codes: bool = False
     """Whether `>>de<<` at the beginning of a line is one piece, as in MarianTokenizer."""
     joined_by: SideName = "target"
@@ -124,11 +125,12 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
                 f"{path}: sp_model_kwargs asks for another division of a text each time: remove it"
             )
         named = _named_tokens(config, path)
+        more = dict.fromkeys(p for p in _more_specials(config, path) if p not in named.values())
         apart = config.get("separate_vocabs", False) is True
         vocabulary, target_vocabulary = directory / "vocab.json", directory / "target_vocab.json"
         settings = SentencePieceSettings(
             unknown=named["unk_token"],
-            skipped=tuple(dict.fromkeys([*named.values(), *_more_specials(config, path)])),
+            skipped=(*named.values(), *more),
             language_codes=True,
             joined_by="target" if apart else "source",
             tidied=config.get("clean_up_tokenization_spaces", False) is True,
