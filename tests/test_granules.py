@@ -30,6 +30,7 @@ from regard.recipe import Recipe, SearchRecipe
 from regard.search import search
 from regard.text.tokenizer import EOS
 from regard.wellformed import Alphabet, ParserInput, WellFormed
+from regard.word_positions import WordEmbedding
 from waits import Waits
 
 GRANULES = [Granule(steps) for steps in (2, 3, STEPS_UNSEEN)]
@@ -182,8 +183,11 @@ def assert_near(found: list[list[Hypothesis]], right: list[list[Hypothesis]]) ->
         assert one.score == pytest.approx(other.score, abs=1e-4)
 
 
-def test_parsing_in_granules() -> None:
-    model, words = tiny(), torch.tensor([3, 1, 4])
+@pytest.mark.parametrize("positions", ["sinusoidal", "words"])
+def test_parsing_in_granules(positions: str) -> None:
+    model, words = tiny(positions=positions, output="trees"), torch.tensor([3, 1, 4])
+    if isinstance(model.embedding, WordEmbedding):  # the places of a beam are empty at first
+        model.embedding.begins = torch.arange(VOCABULARY) % 3 == 1
     alphabet = Alphabet({"(A": 11, "(B": 5, ")B": 7, ")A": 6, "x": 13, "yy": 12})
     limits = torch.tensor([20, 9, 17])
     source = ParserInput(sources(3), words, torch.zeros(3, 4, dtype=torch.long), limits)

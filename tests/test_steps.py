@@ -299,7 +299,7 @@ def test_what_learns_from_a_small_batch_and_then_from_a_large_one(
     monkeypatch.setattr("regard.arithmetic.choose.LARGE", between)
     chosen = for_training(recipe.training, CPU, torch.float32, cores)
     model.compute_by(chosen.whole)
-    steps = BySize(model, Whole(model, 0.1), chosen, can_halve=not sharded)
+    steps = BySize(Whole(model, 0.1), chosen, can_halve=not sharded)
     for batch in (small, large):
         steps.learn(batch)
     assert [f"{type(part.by).__name__} {part.threads}" for part in parts] == learned

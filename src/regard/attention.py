@@ -4,7 +4,7 @@
 output": the output is a sum of the values, weighted by how well the query fits each key.
 
 Masks are boolean, True where a query may attend. Sentences that share a row are its segments, with
-the numbers 1, 2, ...; padding has the number 0. A position attends to its own segment only.
+numbers from 1 on; padding has the number 0. A position attends to its own segment only.
 """
 
 import torch
@@ -33,10 +33,11 @@ def attention(
 
 
 def segment_mask(
-    queries: Int[Tensor, "rows queries"], keys: Int[Tensor, "rows keys"]
+    queries: Int[Tensor, "rows queries"], keys: Int[Tensor, "rows keys"], *, causal: bool = False
 ) -> Bool[Tensor, "rows 1 queries keys"]:
-    """True where query and key belong to the same segment of the row."""
-    return queries[:, None, :, None] == keys[:, None, None, :]
+    """True where query and key are of one segment and, with `causal`, the key is not later."""
+    same = queries[:, None, :, None] == keys[:, None, None, :]
+    return same & causal_mask(keys.shape[1], keys.device) if causal else same
 
 
 def causal_mask(length: int, device: torch.device) -> Bool[Tensor, "length length"]:
@@ -100,8 +101,7 @@ class MultiHeadAttention(Computing):
         mask: Mask,
     ) -> Float[Tensor, "rows queries d_model"]:
         """Compute equation (1) in each head, and multiply the joined heads by W^O."""
-        dropout = self.dropout if self.training else 0.0
-        heads = self.by.attend(query, keys, values, mask, dropout)
+        heads = self.by.attend(query, keys, values, mask, self.dropout if self.training else 0.0)
         return self.by.linear(heads.transpose(1, 2).flatten(2), self.W_o)
 
     def _by_head(self, x: Tensor, *widths: int) -> list[Tensor]:

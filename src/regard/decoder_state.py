@@ -60,25 +60,16 @@ class DecoderState:
         """The number of slots of each sentence, used or not."""
         return self.ancestry.shape[2]
 
-    def grown(
-        self, places: Int[Tensor, "sentences beams"]
-    ) -> tuple[Bool[Tensor, "sentences beams more"], Int[Tensor, "sentences more"] | None]:
-        """The fields `ancestry` and `when` after a step that writes to the slots `places`."""
+    def after(
+        self, position: Int[Tensor, "sentences beams"], places: Int[Tensor, "sentences beams"]
+    ) -> DecoderState:
+        """The state after tokens at `position`, whose keys and values go to the slots `places`."""
         more, now = (places.shape[1], self.length) if self.now is None else (0, self.now)
         ancestry = F.pad(self.ancestry, (0, more)).scatter_(2, places.unsqueeze(2), True)
-        if self.when is None:
-            return ancestry, None
-        written = torch.zeros_like(places) + now
-        when = F.pad(self.when, (0, more)).scatter_(1, places, written)
-        return ancestry & (when >= now - self.reach).unsqueeze(1), when
-
-    def after(
-        self,
-        position: Int[Tensor, "sentences beams"],
-        ancestry: Bool[Tensor, "sentences beams slots"],
-        when: Tensor | None,
-    ) -> DecoderState:
-        """The state after a step; `ancestry` and `when` are the results of `grown`."""
+        when = self.when
+        if when is not None:
+            when = F.pad(when, (0, more)).scatter_(1, places, torch.zeros_like(places) + now)
+            ancestry = ancestry & (when >= now - self.reach).unsqueeze(1)
         later = {"length": self.length + 1} if self.now is None else {"now": self.now + 1}
         filled = self.filled + ancestry.shape[1]
         return replace(

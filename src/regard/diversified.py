@@ -18,7 +18,7 @@ from regard.files.lines import read_lines
 from regard.files.locks import locked
 from regard.files.whole import refuse_filled, write_file
 from regard.inputs import TrainingFiles
-from regard.recipe import assigned_field
+from regard.recipe import Recipe, assigned_field
 from regard.run.beginning import begun
 from regard.start import MINUTES, Start
 from regard.text.opening import open_tokenizer
@@ -72,15 +72,17 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
         if not alone:
             raise RegardError(f"{start.out}: another process is at work here: wait for it")
         its = _Places(start.out)
-        if begun(start.out) and not its.back.exists():  # the run in OUT begins last
+        own = begun(start.out)
+        if own and not its.back.exists():  # the run in OUT begins last
             raise RegardError(
                 f"{start.out}: was begun without --diversify: choose another --out, or leave it out"
             )
-        yield from _three(start, its, translate)
+        yield from _three(start, its, own, translate)
 
 
-def _three(start: Start, its: _Places, translate: Translate) -> Iterator[Start]:
-    own, first = begun(start.out), begun(its.forward)
+def _three(start: Start, its: _Places, own: Recipe | None, translate: Translate) -> Iterator[Start]:
+    """Yield the starts; `own` is the recipe of the run in OUT, if it has begun."""
+    first = begun(its.forward)
     if first is None:
         refuse_filled(its.text)
         whole = start.minutes or (0.0 if start.recipe else MINUTES)

@@ -21,7 +21,7 @@ from regard.data.rows import Rows
 from regard.equations import Arithmetic, Computing
 from regard.layers import Embedding
 from regard.recipe import ModelRecipe
-from regard.variants import OutputMatrix, embedding_of, matrices_apart, with_bias_columns
+from regard.variants import OutputMatrix, embedding_of, with_bias_columns
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
 """Self-attention of the encoder, self-attention of the decoder, and encoder-decoder attention."""
@@ -69,8 +69,10 @@ class EncoderDecoder(Computing, ABC):
         if self.source_vocabulary != vocabulary and recipe.embeddings in ("shared", "inputs"):
             raise ValueError(f"embeddings = {recipe.embeddings}: source and target are one")
         self.embedding = embed(recipe, self.source_vocabulary)
-        for name, module in matrices_apart(recipe, vocabulary, embed).items():
-            self.add_module(name, module)
+        kind = recipe.embeddings
+        self.target_embedding = embed(recipe, vocabulary) if kind in ("target", "apart") else None
+        own = kind in ("inputs", "apart")
+        self.output = OutputMatrix(vocabulary, recipe.d_model) if own else None
         self.output_bias = nn.Parameter(torch.zeros(vocabulary)) if recipe.output_bias else None
 
     @abstractmethod
@@ -120,12 +122,12 @@ class EncoderDecoder(Computing, ABC):
     @property
     def target_side(self) -> Embedding:
         """The embedding of the target; in the paper, it is also the source's embedding (§3.4)."""
-        return cast(Embedding, self._modules.get("target_embedding", self.embedding))
+        return self.embedding if self.target_embedding is None else self.target_embedding
 
     @property
     def output_matrix(self) -> nn.Embedding:
         """The matrix before the softmax; in the paper, it is also the embedding matrix (§3.4)."""
-        return cast(OutputMatrix, self._modules.get("output", self.target_side)).tokens
+        return (self.target_side if self.output is None else self.output).tokens
 
     @property
     def parameter_count(self) -> int:

@@ -80,7 +80,7 @@ class Embedding(Computing):
     def forward(
         self, ids: Int[Tensor, "rows length"], positions: Int[Tensor, "rows length"], longest: int
     ) -> Float[Tensor, "rows length d_model"]:
-        """Embed tokens at their positions, all of which are below `longest`.
+        """Embed tokens at their positions, in sentences of at most `longest` tokens.
 
         Raises ModelError if a position has not been learned. On a GPU, a different error is raised
         at a later time, because this method does not wait for the GPU.

@@ -46,7 +46,7 @@ class FlatAdam:
         self._moments = Moments(torch.zeros((), device=self.master.device), *zeros)
         self._constants = Adam(recipe.beta1, recipe.beta2, recipe.epsilon)
         self._by = by
-        self._passed = self._collected = False
+        self._in_latest = self._in_total = False
 
     def _arranged(self, model: nn.Module) -> list[str]:
         """The names of all parameters, in the order that they have in the flat buffers."""
@@ -55,18 +55,18 @@ class FlatAdam:
     def make_way(self) -> None:
         """Add the last gradient to the sum and clear its buffer for the next backward pass."""
         self._collect()
-        self._passed = True
+        self._in_latest = True  # by the backward pass that follows
 
     def _collect(self) -> None:
         """Add the last backward pass's gradient, if any, to the fp32 sum; set its buffer to 0."""
-        if not self._passed:
+        if not self._in_latest:
             return
-        if self._collected:
+        if self._in_total:
             self._total += self._latest
         else:
             self._total.copy_(self._latest)
         self._latest.zero_()
-        self._passed, self._collected = False, True
+        self._in_latest, self._in_total = False, True
 
     def add_up(self, over_processes: Callable[[Tensor], None]) -> None:
         """Sum the gradient over all processes, in one exchange of one tensor."""
@@ -76,7 +76,7 @@ class FlatAdam:
     def forget(self) -> None:
         """Discard the gradients since the last step, even if a backward pass was interrupted."""
         self._latest.zero_()
-        self._passed = self._collected = False
+        self._in_latest = self._in_total = False
 
     @torch.no_grad()
     def step(self, rate: float, tokens: int | Tensor) -> None:
@@ -84,12 +84,12 @@ class FlatAdam:
 
         `tokens` is the number of tokens over which the loss was summed.
         """
-        assert self._passed or self._collected, "there is no gradient since the last step"
-        if self._collected:
+        assert self._in_latest or self._in_total, "there is no gradient since the last step"
+        if self._in_total:
             self._collect()
-        gradient = self._total if self._collected else self._latest
+        gradient = self._total if self._in_total else self._latest
         self._update(Learned(self.master, self.weights, gradient, self._moments), rate, tokens)
-        self._passed = self._collected = False
+        self._in_latest = self._in_total = False
 
     def _update(self, learned: Learned, rate: float, tokens: int | Tensor) -> None:
         """Update the weights by `Arithmetic.adam`."""

@@ -94,7 +94,7 @@ class SearchRecipe(Section):
 
     def but(self, **changes: Any) -> SearchRecipe:
         """This section with some fields changed; raises RecipeError for a wrong key or value."""
-        return Recipe(search=self).but(**changes).search
+        return Recipe(search=self).merged({"search": changes}).search
 
 
 class TaskRecipe(Section):

@@ -133,7 +133,7 @@ class ModelRecipe(Section):
     def _suits_the_family(self) -> Self:
         """Raise ValueError if a family other than the Transformer has settings that it cannot use.
 
-        The fields in `_WIDTHS` may have any value.
+        The fields in `_IGNORED` may have any value.
         """
         if self.family == "transformer":
             return self
@@ -141,7 +141,7 @@ class ModelRecipe(Section):
             raise ValueError('positions = "words" is for the transformer: leave it out')
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
-            if name not in _OF_ALL_FAMILIES | _WIDTHS and value != field.default:
+            if name not in _OF_ALL_FAMILIES | _IGNORED and value != field.default:
                 raise ValueError(
                     f"{name} = {value} is for the transformer, not for family = {self.family}: "
                     "leave it out"
@@ -164,11 +164,11 @@ _OF_ALL_FAMILIES = {
     *("dropout", "attention_dropout", "word_dropout"),
     *("positions", "max_positions", "embeddings", "embedding_scale", "output_bias"),
 }
-_WIDTHS = {
+_IGNORED = {
     *("d_ff", "heads", "d_k", "d_v", "decoder_heads", "decoder_d_ff", "relu_dropout", "initial"),
 }
-"""Fields that only the Transformer uses. In a recipe of another family they may have any value, so
-that a recipe for a Transformer of any size can be changed to that family."""
+"""Fields that the other families ignore, whatever their values, so that a recipe for a Transformer
+of any size can be changed to another family."""
 
 
 class TokenizerRecipe(Section):

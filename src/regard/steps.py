@@ -52,11 +52,11 @@ def steps_for(
     smoothing, loss = recipe.training.label_smoothing, loss_for(recipe.training)
     model.compute_by(chosen.whole)
     if isinstance(optimizer, ShardedAdam):
-        return BySize(model, Sharded(model, smoothing, optimizer, loss), chosen, can_halve=False)
+        return BySize(Sharded(model, smoothing, optimizer, loss), chosen, can_halve=False)
     if chosen.compiled and recipe.data.layout == "packed" and not is_turned_off():
         model.make_tables(recipe.data.row_length)  # tables must exist before the program is traced
         return Compiled(model, smoothing, chosen.compiled(), warn, loss)
-    return BySize(model, Whole(model, smoothing, loss), chosen, can_halve=True)
+    return BySize(Whole(model, smoothing, loss), chosen, can_halve=True)
 
 
 def loss_for(recipe: TrainingRecipe) -> BatchLoss:
@@ -212,18 +212,16 @@ class Halves:
 class BySize:
     """Uses `whole` for small batches; learns from large ones in halves or by another arithmetic."""
 
-    def __init__(
-        self, model: EncoderDecoder, whole: Whole, chosen: ForTraining, *, can_halve: bool
-    ):
-        self._model, self._whole, self._chosen, self._can_halve = model, whole, chosen, can_halve
-        self._weights = sum(weight.numel() for weight in model.parameters())
+    def __init__(self, whole: Whole, chosen: ForTraining, *, can_halve: bool):
+        self._whole, self._chosen, self._can_halve = whole, chosen, can_halve
+        self._weights = whole.model.parameter_count
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`."""
         large = batch.slots * self._weights >= self._chosen.large
         parts = self._chosen.parts() if large else ()
         if len(parts) == 1:
-            with self._model.computing_by(parts[0]):
+            with self._whole.model.computing_by(parts[0]):
                 return self._whole.learn(batch)
         halved = len(parts) == 2 and self._can_halve and len(batch.labels) > 1
         return (self._halves if halved else self._whole).learn(batch)

@@ -215,12 +215,11 @@ class Transformer(EncoderDecoder):
         position = self.target_side.position_after(last, state.position)
         y = self.target_side(last, position, state.length + 1)
         places = state.filled.unsqueeze(1) + torch.arange(beams, device=y.device)
-        ancestry, when = state.grown(places)
-        mask, memory_mask = self.by.mask(ancestry[:, None]), self.by.mask(state.memory_mask)
+        after = state.after(position, places)
+        mask, memory_mask = self.by.mask(after.ancestry[:, None]), self.by.mask(state.memory_mask)
         for layer, past, memory in zip(self.decoder, state.past, state.memory, strict=True):
             y = layer.step(y, past, None if state.uniform else places, mask, memory, memory_mask)
-        logits = self.logits(self.decoder_norm(y.flatten(0, 1)))
-        return logits, state.after(position, ancestry, when)
+        return self.logits(self.decoder_norm(y.flatten(0, 1))), after
 
 
 def _stack(layers: Iterable[nn.Module]) -> Any:

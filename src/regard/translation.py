@@ -163,7 +163,7 @@ class Translator(Decoding):
         """Yield up to `n_best` translations of each sentence, the best first.
 
         `window` sentences are sorted and decoded together; None means as many as suit the device
-        (`Arithmetic.window`). `on_partial` maps numbers of sentences, from 0, to listeners. A
+        (`Arithmetic.window`). `on_partial` maps places in `sentences`, from 0, to listeners. A
         listener gets the best hypothesis so far, at most twenty times per second, in any thread; a
         sentence that is split is not reported. `warn` gets a message for each sentence that is
         split. Errors and warnings name a sentence as `where:number`; its number is the one in
@@ -267,8 +267,8 @@ class Translator(Decoding):
         A sentence has one part, several parts if it was split, or no part if it is blank.
         """
         parts = [part for source in sources for part in source]
-        numbers = [number for number, source in enumerate(sources) for _ in source]
-        by_part = {part: listeners[i] for part, i in enumerate(numbers) if i in listeners}
+        owners = [i for i, source in enumerate(sources) for _ in source]
+        by_part = {part: listeners[i] for part, i in enumerate(owners) if i in listeners}
         decoded = iter(self._decode(parts, n_best, by_part))
         for source in sources:
             of_parts = [next(decoded) for _ in source]

@@ -220,23 +220,6 @@ def embedding_of(recipe: ModelRecipe, vocabulary: int) -> Embedding:
     return kinds.get(recipe.positions, Embedding)(recipe, vocabulary)
 
 
-def matrices_apart(
-    recipe: ModelRecipe,
-    vocabulary: int,
-    embed: Callable[[ModelRecipe, int], Embedding] = embedding_of,
-) -> dict[str, nn.Module]:
-    """Modules, by name, for the matrices that are not shared with the source's embedding.
-
-    In the paper all matrices are shared, and the dict is empty.
-    """
-    apart: dict[str, nn.Module] = {}
-    if recipe.embeddings in ("target", "apart"):
-        apart["target_embedding"] = embed(recipe, vocabulary)
-    if recipe.embeddings in ("inputs", "apart"):
-        apart["output"] = OutputMatrix(vocabulary, recipe.d_model)
-    return apart
-
-
 LEAST_BIAS = -1e4
 """A bias of -1e30 on a logit excludes a symbol. With label smoothing, the loss depends on every
 logit, and such a bias would make the loss enormous. A loss therefore raises lower biases to this

@@ -64,12 +64,13 @@ class WordEmbedding(Embedding):
     ) -> Int[Tensor, "sentences beams"]:
         """The position of each token, given the `position` of the token before it (-1 if none)."""
         word = position // STRIDE * STRIDE
-        inside = torch.minimum(position + 1, word + STRIDE - 1)
+        # Padding may come first: it has the position 0, too.
+        inside = torch.minimum(position + 1, word + STRIDE - 1).clamp(min=0)
         return torch.where(self._begins(tokens), word + STRIDE, inside)
 
     def table(self, longest: int) -> Tensor:
         """The sinusoids of all positions that a sentence of this many tokens can have."""
-        return super().table(STRIDE * (longest + 2))
+        return super().table(STRIDE * longest)
 
     def _begins(self, ids: Int[Tensor, "*batch"]) -> Bool[Tensor, "*batch"]:
         if not len(self.begins):

@@ -168,7 +168,7 @@ def _laid_out(
 
 def _exact(layout: Any, model: nn.Module, tokens: nn.Embedding) -> Arithmetic:
     products = LaidOut(model, tokens, layout, _bias(model))
-    return ExactInference(products, FP32, {(HEADS, D_K, D_V)})
+    return ExactInference(products, {(HEADS, D_K, D_V)})
 
 
 def _bias(model: nn.Module) -> torch.Tensor | None:

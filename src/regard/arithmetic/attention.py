@@ -70,7 +70,7 @@ class _Weighed(NamedTuple):
     key: Tensor
     value: Tensor
     weights: Tensor
-    """The weights before dropout, in fp32."""
+    """The weights before dropout, in fp32; by loops without dropout, in the scores' precision."""
     dropped: Tensor
     """The weights after dropout, in the queries' precision."""
     factors: Tensor | None

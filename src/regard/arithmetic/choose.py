@@ -197,7 +197,7 @@ def for_decoding(
     lay_out = Int8Linear if precision == "int8" else packed
     products = LaidOut(model, model.output_matrix, lay_out, model.output_bias)
     if exact and (sizes := _sizes_to_test(model)):
-        return ExactInference(products, torch.float32, sizes)
+        return ExactInference(products, sizes)
     int8_beside_bf16 = precision == "int8" and has_bf16(device)
     inference = Inference(products, torch.bfloat16 if int8_beside_bf16 else dtype)
     inference.few_rows_limits = _few_rows_limits(precision) if exact is False else None

@@ -65,7 +65,10 @@ class Cpu(Fused):
     def attention_weights(
         self, scores: Tensor, bias: Tensor, factor: float, dropout: float
     ) -> Tensor:
-        """softmax(scores * factor + bias), in fp32, before dropout; `dropout` is not used here."""
+        """softmax(scores * factor + bias), in fp32, before dropout.
+
+        `Loops` reads `dropout`: it keeps fp32 only if dropout follows.
+        """
         return torch.add(bias, scores, alpha=factor).softmax(-1)
 
     def attention_weights_backward(

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from regard.arithmetic.cuda import Cuda, CudaMask
-from regard.attention import causal_mask, segment_mask
+from regard.attention import segment_mask
 from regard.equations import Mask
 
 SIDE = 128
@@ -41,8 +41,7 @@ class SegmentMask(CudaMask):
     def __init__(
         self, queries: Int[Tensor, "rows queries"], keys: Int[Tensor, "rows keys"], *, causal: bool
     ):
-        same = segment_mask(queries, keys)
-        super().__init__(same & causal_mask(keys.shape[1], keys.device) if causal else same)
+        super().__init__(segment_mask(queries, keys, causal=causal))
         later = 0 if causal else keys.shape[1]  # how many later positions a query may attend to
         self.blocks: BlockMask = create_block_mask(
             lambda row, _, query, key: (

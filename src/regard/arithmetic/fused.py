@@ -64,4 +64,4 @@ class Fused(Plain):
         """PyTorch's fused Adam, in one pass over the weights."""
         scale = torch.ones_like(learned.moments.updates) * tokens
         gradient = learned.gradient.float()
-        torch_adam(learned, gradient, constants, rate, fused=True, grad_scale=scale)
+        torch_adam(learned, gradient, constants, rate, grad_scale=scale)

@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.arithmetic.attention import VECTOR, CpuMask, attend_without_gradient
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.exact import BlockedLinear, blocks_agree, widths_agree
-from regard.arithmetic.layouts import Int8Linear, LaidOut
+from regard.arithmetic.layouts import LaidOut
 from regard.arithmetic.plain import Plain
 from regard.arithmetic.products import Products
 from regard.cache import Cache
@@ -56,24 +56,18 @@ class ExactInference(Inference):
     model's attentions, each as (heads, d_k, d_v).
     """
 
-    def __init__(
-        self, products: LaidOut, keep_in: torch.dtype, sizes: Iterable[tuple[int, int, int]]
-    ):
-        super().__init__(products, keep_in)
+    def __init__(self, products: LaidOut, sizes: Iterable[tuple[int, int, int]]):
+        super().__init__(products, torch.float32)
         self._layouts, self._sizes = products.layouts.values(), tuple(sizes)
 
     def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
         """Whether linear layers and attention of the model's sizes give the same bits in any batch.
 
         Both are tested with each number of threads; attention is tested with as many queries as
-        keys, with 1 query and with `beam` queries. The result is False if keys are not in fp32, or
-        if no layer is laid out for exact results.
+        keys, with 1 query and with `beam` queries.
         """
         threads = list(threads)
         blocked = [layout for layout in self._layouts if isinstance(layout, BlockedLinear)]
-        exact = blocked or any(isinstance(layout, Int8Linear) for layout in self._layouts)
-        if self.keep_in != torch.float32 or not exact:
-            return False
         return blocks_agree(blocked, threads) and all(
             widths_agree(*sizes, threads, queries=n)
             for sizes in self._sizes

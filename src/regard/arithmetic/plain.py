@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-from regard.attention import attention, causal_mask, segment_mask
+from regard.attention import attention, segment_mask
 from regard.cache import Cache
 from regard.equations import Adam, Arithmetic, Learned, Mask, Ranking
 from regard.hypotheses import Choosing, Chosen, Hypotheses, choose_best, most_likely, ranking
@@ -22,8 +22,7 @@ class Plain(Arithmetic):
 
     def mask_of_segments(self, queries: Tensor, keys: Tensor, *, causal: bool = False) -> Mask:
         """The mask that allows keys of a query's segment; with `causal`, it allows no later key."""
-        same = segment_mask(queries, keys)
-        return self.mask(same & causal_mask(keys.shape[1], keys.device) if causal else same)
+        return self.mask(segment_mask(queries, keys, causal=causal))
 
     def cache(self, keys: Tensor, values: Tensor) -> Cache:
         """A cache without unused slots."""
@@ -110,7 +109,7 @@ class Plain(Arithmetic):
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
         """PyTorch's Adam, one operation after another."""
         gradient = learned.gradient.float() / tokens
-        torch_adam(learned, gradient, constants, rate, fused=False)
+        torch_adam(learned, gradient, constants, rate)
 
 
 def torch_adam(
@@ -118,15 +117,13 @@ def torch_adam(
     gradient: Tensor,
     constants: Adam,
     rate: float,
-    *,
-    fused: bool,
     grad_scale: Tensor | None = None,
 ) -> None:
-    """Update weights by PyTorch's Adam; fused Adam divides the gradient (fp32) by `grad_scale`."""
+    """Update weights by PyTorch's Adam: by fused Adam, if it is to divide by a `grad_scale`."""
     master, weights, _, moments = learned
     adam(
         [master], [gradient], [moments.mean], [moments.variance], [], [moments.updates],
-        foreach=False, fused=fused, grad_scale=grad_scale,
+        foreach=False, fused=grad_scale is not None, grad_scale=grad_scale,
         beta1=constants.beta1, beta2=constants.beta2, lr=rate, eps=constants.epsilon,
         weight_decay=0.0, amsgrad=False, maximize=False,
     )  # fmt: skip

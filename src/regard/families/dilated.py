@@ -34,7 +34,7 @@ DILATIONS = (1, 2, 4, 8, 16)
 """The dilations of successive blocks; after the last one, they begin again."""
 
 
-def unfolded(length: int) -> int:
+def unfolded(length: Any) -> Any:
     """How many positions the encoder writes for a source: 1.2 times its length, rounded up."""
     return length + -(-length // 5)
 
@@ -143,6 +143,5 @@ class DilatedModel(EncoderDecoder):
 
 def _writes(reads: Bool[Tensor, "rows source"]) -> Bool[Tensor, "rows unfolded"]:
     """True at the positions that the encoder writes."""
-    lengths = reads.sum(1, keepdim=True)
     places = torch.arange(unfolded(reads.shape[1]), device=reads.device)
-    return places < lengths + -(-lengths // 5)
+    return places < unfolded(reads.sum(1, keepdim=True))

@@ -165,10 +165,8 @@ def tune_run(run: Run) -> None:
     if recipe.tune:
         choose_average(run, AVERAGES * seconds)
     step = read_manifest(directory)["step"]
-    records = read_journal(directory / "journal.jsonl")
-    ended = [r for r in records if r["event"] in ("tuned", "untuned") and r.get("step") == step]
-    if earlier := [r for r in ended if r["event"] == "tuned"]:
-        _keep_earlier(run, earlier)
+    ended = _ended(run, step)
+    _keep_earlier(run, ended)
     if ended or not recipe.tune:
         return
     sources, references = (
@@ -194,14 +192,20 @@ def tune_run(run: Run) -> None:
     write_tuned(run.journal, step, len(sources), translator.recipe, tried)
 
 
-def _keep_earlier(run: Run, records: Sequence[Record]) -> None:
+def _ended(run: Run, step: int) -> list[Record]:
+    """The records of tunings at this step: "tuned", or "untuned" if there was no time for one."""
+    records = read_journal(run.directory.path / "journal.jsonl")
+    return [r for r in records if r["event"] in ("tuned", "untuned") and r.get("step") == step]
+
+
+def _keep_earlier(run: Run, ended: Sequence[Record]) -> None:
     """Keep the result of the last tuning, unless the recipe's beam and alpha were never tried.
 
     A tuning always tries the recipe's own beam and alpha. So values that were never tried were
-    set after the last tuning, and these values stay.
+    set after the last tuning, and these values stay. `ended` are the records of all tunings.
     """
     given = run.setup.recipe.search
-    tried = [[Tried(**one) for one in record["tried"]] for record in records]
+    tried = [[Tried(**one) for one in r["tried"]] for r in ended if r["event"] == "tuned"]
     if all((given.beam, given.alpha) != one[:2] for each in tried for one in each):
         return
     keep_chosen(run.directory.path, tried[-1])

@@ -110,8 +110,8 @@ def _chosen(
         raise ModelError(f"{folder}: has no checkpoint of step {missing[0]}: it has {there}")
     if steps:
         return [opened(folder / f"step-{step}") for step in sorted(set(steps))]
-    found = newest(folder, 1, warn)
-    step = found[0].manifest["state"].get("best_step", 0) if best and found else 0
-    if best and found and not step:
+    found = newest(folder, 1, warn) if best else []
+    step = found[0].manifest["state"].get("best_step", 0) if found else 0
+    if found and not step:
         raise ModelError(f"{folder}: no validation has been recorded: leave out --best")
     return to_average(folder, step, last, warn)

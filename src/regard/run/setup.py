@@ -87,7 +87,7 @@ class Setup:
         """Raise TrainingError if the processes of the run have different setups."""
         self.processes.refuse_differences(
             recipe=self.recipe,
-            arithmetic=self.dtype,
+            precision=self.dtype,
             torch=torch.__version__,
             shard=self.shard,
             **self.fingerprints,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -125,12 +125,11 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
                 f"{path}: sp_model_kwargs asks for another division of a text each time: remove it"
             )
         named = _named_tokens(config, path)
-        more = dict.fromkeys(p for p in _more_specials(config, path) if p not in named.values())
         apart = config.get("separate_vocabs", False) is True
         vocabulary, target_vocabulary = directory / "vocab.json", directory / "target_vocab.json"
         settings = SentencePieceSettings(
             unknown=named["unk_token"],
-            skipped=(*named.values(), *more),
+            skipped=_skipped([*named.values()], _more_specials(config, path)),
             language_codes=True,
             joined_by="target" if apart else "source",
             tidied=config.get("clean_up_tokenization_spaces", False) is True,
@@ -286,6 +285,11 @@ def _named_tokens(config: dict[str, Any], path: Path) -> dict[str, str]:
             raise ModelError(f"{path}: {key} is {token!r:.80}: it must be a piece of vocab.json")
         named[key] = token
     return named
+
+
+def _skipped(named: list[str], more: Iterable[str]) -> tuple[str, ...]:
+    """The named special tokens in their order, then the further ones, each of these once."""
+    return (*named, *(token for token in dict.fromkeys(more) if token not in named))
 
 
 def _more_specials(config: dict[str, Any], path: Path) -> list[str]:
