@@ -15,7 +15,7 @@ import pytest
 
 import regard
 import regard.start
-from regard.budget.choice import choose
+from regard.budget.choice import NO_LIMIT, choose
 from regard.budget.text import ParallelText
 from regard.corpus import write_treebank
 from regard.data.pairs import DECIDED, Pairs, recipe_of
@@ -24,6 +24,7 @@ from regard.inputs import TrainingFiles, prepare_files
 from regard.presets import SMALL_PARSE
 from regard.recipe import Recipe
 from regard.run.averaging import average_run
+from regard.run.beginning import keep_beginning, refuse_another_recipe
 from regard.run.finetuning import keep_origin
 from regard.start import MINUTES, Start, begin, decide
 from regard.text.tokenizer import Tokenizer, TokenizerKind
@@ -226,7 +227,7 @@ REFUSED: list[tuple[str, dict[str, str | float], type[RegardError], str]] = [
     ("h", FROM | {"out": "text/from other"}, RegardError, "was begun with another --from"),
     ("i", {"source": "de", "target": "de", "out": "text/BFalse"}, RegardError, "another --source"),
     ("i", VALID | {"out": "text/BFalse"}, RegardError, "another --valid-source"),
-    ("i", {"source": "en", "out": "text/PFalse"}, RegardError, "other files of --target"),
+    ("i", {"source": "en", "out": "text/PFalse"}, RegardError, "--target 0 files: give them"),
     ("i", SILVER | {"out": "trees/BFalse"}, RegardError, "another --silver: choose another --out"),
     ("i", OTHER_TOKENIZER | EN_DE | {"out": "text/BFalse"}, RegardError, "another --tokenizer: "),
     ("i", OTHER_TOKENIZER | {"out": "text/PFalse"}, RegardError, "another --tokenizer: choose"),
@@ -301,8 +302,28 @@ def test_a_time_ends_a_run_by_any_recipe_and_chooses_one_where_none_is_given(
         assert chosen.training.average == (8 if start.assignments else 9)
         assert said[0].startswith("the run takes 7 min")
     unlimited = decide(Start(tmp_path / "run", files, minutes=0.0)).recipe
+    assert unlimited.training.steps < NO_LIMIT
     set_to_0 = Start(tmp_path / "run", files, assignments=["training.minutes=0"])
     assert unlimited == decide(set_to_0).recipe
+
+
+def test_more_time_is_for_steps_and_not_for_more_checkpoints(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was tried for a minute may go on for a day."""
+    monkeypatch.setattr("regard.budget.choice.tokens_per_second", lambda *_: 1000.0)
+    files, out = TrainingFiles(**paths(made)["text"]), tmp_path / "run"  # type: ignore[arg-type]
+    tried, data = begin(Start(out, files, minutes=10.0))
+    assert tried.training.steps == NO_LIMIT
+    keep_beginning(out, tried, data)
+    longer = decide(Start(out, minutes=600.0)).recipe
+    every = 60 * tried.training.save_every
+    assert longer == tried.but(minutes=600.0, save_every=every, validate_every=every)
+    refuse_another_recipe(out, longer)
+    keep_beginning(out, longer, data)
+    assert decide(Start(out, minutes=600.0)).recipe == longer
+    with pytest.raises(RecipeError, match="another recipe"):
+        refuse_another_recipe(out, longer.but(save_every=1))
 
 
 @pytest.mark.parametrize("minutes", [-1.0, math.nan, math.inf])

@@ -276,4 +276,6 @@ def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
 
 def _assignments(changes: Changes | None) -> list[str]:
     """Texts "section.key=value" for `Recipe.set`; a value is a JSON scalar, which is valid TOML."""
+    if not isinstance(changes, Mapping | None):
+        raise TypeError(f'changes is a dict such as {{"training.steps": 100}}, not {changes!r:.80}')
     return [f"{field}={json.dumps(value)}" for field, value in (changes or {}).items()]

@@ -57,6 +57,14 @@ class _Places:
         return set(_pairs(self.valid[:1], self.valid[1:]))
 
 
+def refuse_diversified(out: Path) -> None:
+    """Raise RegardError if a diversified run was begun in `out`, and its last part was not."""
+    if begun(out) is None and begun(_Places(out).forward) is not None:
+        raise RegardError(
+            f"{out}: was begun with --diversify: give it again, or choose another --out"
+        )
+
+
 def diversified(start: Start, translate: Translate) -> Iterator[Start]:
     """Yield the starts of three runs: in OUT/forward, in OUT/backward, and in OUT (`start.out`).
 

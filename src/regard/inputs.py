@@ -73,15 +73,11 @@ class TrainingFiles:
             )
 
     def _refuse_unpaired(self) -> None:
-        """Raise RegardError if there are not as many source files as target files.
-
-        Training files for only one of the two languages are not refused here: a run that has begun
-        may need no text.
-        """
-        both = [("--valid-", self.valid_source, self.valid_target)]
-        if self.source and self.target:
-            both.append(("--", self.source, self.target))
-        for prefix, sources, targets in both:
+        """Raise RegardError if there are not as many source files as target files."""
+        for prefix, sources, targets in (
+            ("--valid-", self.valid_source, self.valid_target),
+            ("--", self.source, self.target),
+        ):
             if len(sources) != len(targets):
                 raise RegardError(
                     f"{prefix}source names {len(sources)} and {prefix}target {len(targets)} files: "
@@ -123,7 +119,9 @@ class TrainingFiles:
         manifest = prepared_manifest(data)
         inputs = manifest.get("inputs", {})
         advice = (
-            "choose another --out, or leave these options out to continue with the original files"
+            "choose another --out, or leave these options out to continue with the original files; "
+            "to continue with changed files, prepare them by regard prepare --tokenizer "
+            f"{run}/tokenizer.json, and give --data and --accept-changes"
         )
         for option, name, paths in self._by_option():
             originals = [record["sha256"] for record in inputs.get(name, [])]

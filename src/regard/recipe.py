@@ -232,7 +232,7 @@ class Recipe(Section):
         Raises RecipeError if the text is no recipe; the error's message begins with `where`.
         """
         try:
-            table = tomllib.loads(text)
+            table = tomllib.loads(text.removeprefix("\ufeff"))  # some editors write this mark
             name = table.pop("base", None)
             if name is None:
                 return cls().merged(table)

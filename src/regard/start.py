@@ -74,7 +74,7 @@ from typing import NamedTuple
 import torch
 
 from regard.arithmetic.choose import refuse_arithmetic
-from regard.budget.choice import Choice, choose
+from regard.budget.choice import Choice, choose, with_time
 from regard.budget.text import ParallelText
 from regard.data.aligned import Progress
 from regard.data.layouts import refuse_without_room
@@ -264,7 +264,7 @@ def _recipe(
     elif start.task == "translate":
         found = found.but(output="text")
     if start.minutes is not None:
-        found = found.but(minutes=start.minutes)
+        found = with_time(found, start.minutes)
     return found.set(*start.assignments)
 
 

@@ -34,6 +34,8 @@ def test_it_learns_from_the_text_and_from_two_models_translations_of_it(
         patch.setattr("regard.cli.translate.translate_file", stopped)
         assert regard(*command).status == 130
     assert not (out / "recipe.toml").exists()
+    ordinary = [given for given in command if given != "--diversify"]
+    assert "was begun with --diversify: give it again" in refused(*ordinary)
     assert regard(*command).status == 0
 
     text, valid = out / "text", lines(out / "forward/data/valid.source.txt")

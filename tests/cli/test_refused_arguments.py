@@ -18,7 +18,7 @@ from cli.refusing import GOOD, World, refused, regard, unchanged
         ),
         ("train --otu runs/x", "unknown option --otu: did you mean --out?"),
         ("train", "missing option --out: see regard train --help"),
-        ("prepare --out x --target y", "x: nothing to prepare: give --source and --target, or"),
+        ("prepare --out x --target y", "--source names 0 and --target 1 files: give them in pairs"),
         ("train --out=", "--out has no value: is the shell variable after it set?"),
         ("score x", "missing option --reference / -r: see regard score --help"),
         ("translate", "missing argument MODEL...: see regard translate --help"),
@@ -65,7 +65,10 @@ from cli.refusing import GOOD, World, refused, regard, unchanged
         ("score - -r -", "standard input: can be read only once: save it in a file first"),
         ("train --out runs/x --source a --mix 1;2", "--mix 1;2: give whole numbers with commas"),
         ("train --out runs/x", "runs/x: nothing to train on yet: give --source and --target"),
-        ("train --out runs/x --source a", "runs/x: nothing to train on yet: give --source and"),
+        (
+            "train --out runs/x --source a",
+            "--source names 1 and --target 0 files: give them in pairs",
+        ),
     ],
 )
 def test_a_command_line_that_cannot_be_understood(world: World, argv: str, said: str) -> None:

@@ -1,3 +1,4 @@
+import bz2
 import gzip
 import io
 import lzma
@@ -5,6 +6,7 @@ import os
 import random
 import re
 import sys
+import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -106,6 +108,20 @@ def test_the_place_of_what_is_not_utf_8_is_told(file: Path) -> None:
 def test_surrogates_overlong_and_cut_characters_are_not_utf_8(file: Path, bad: bytes) -> None:
     file.write_bytes(b"a\nb" + bad + b"\n")
     assert f"{file}:2: is not UTF-8" in refusal(file)
+
+
+@pytest.mark.parametrize("kind", ["bzip2", "zip", "gzip"])
+def test_other_archives_are_named(file: Path, kind: str) -> None:
+    if kind == "zip":
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("text", "a\nb\n")
+    else:
+        file.write_bytes({"bzip2": bz2, "gzip": gzip}[kind].compress(b"a\nb\n"))
+    given = file
+    if kind == "gzip":  # a packed file in a packed file
+        given = file.with_name("twice.gz")
+        given.write_bytes(gzip.compress(file.read_bytes()))
+    assert f"is a {kind} file: give plain text" in refusal(given)
 
 
 def test_binary_files_are_refused(file: Path) -> None:

@@ -40,9 +40,9 @@ BUDGETS = (10.0, 60.0, 480.0, 4320.0)
 """The times, in minutes, that `for_several_times` compares."""
 USED = 0.9
 """The share of the time that steps take; preparing, validating and saving take the rest."""
-ENOUGH = 100
-"""A run ends after this many times the expected number of steps, even if there is time left. If
-the user sets `training.minutes = 0`, the run ends after the expected number of steps."""
+NO_LIMIT = 2**31 - 1
+"""The number of steps of a recipe that is chosen for a time: the time ends the run. If the user
+sets `training.minutes = 0`, the run ends after the expected number of steps."""
 FILLED = 0.9
 """The expected share of a batch's target tokens that are not padding."""
 CHECKPOINTS, AVERAGED = 30, 9
@@ -151,6 +151,20 @@ def choose(
     return _expected(corpus, minutes, left, *best, asked)
 
 
+def with_time(recipe: Recipe, minutes: float) -> Recipe:
+    """The recipe with another limit of time.
+
+    With more time, a recipe that was chosen for a time saves and validates less often, so that the
+    whole run still has about CHECKPOINTS checkpoints.
+    """
+    by = recipe.training
+    longer = minutes / by.minutes if by.minutes and by.steps == NO_LIMIT else 1.0
+    if longer <= 1:
+        return recipe.but(minutes=minutes)
+    every = {name: round(longer * getattr(by, name)) for name in ("validate_every", "save_every")}
+    return recipe.but(minutes=minutes, **every)
+
+
 def for_several_times(corpus: ParallelText, minutes: float, asked: tuple[str, ...]) -> list[Choice]:
     """The choices for `minutes` and for BUDGETS, shortest first; each model is timed once."""
     timed = cache(tokens_per_second)
@@ -221,7 +235,7 @@ def _expected(
     recipe = warmed.but(
         dropout=regular["dropout"],
         label_smoothing=regular["label_smoothing"],
-        steps=min(ENOUGH * steps if warmed.training.minutes else steps, 2**31 - 1),
+        steps=NO_LIMIT if warmed.training.minutes else steps,
         rate=warmed.training.rate * (warmed.training.warmup_steps / longest) ** 0.5,
         validate_every=interval,
         validate_sentences=VALIDATED,

@@ -86,7 +86,7 @@ class RunOptions(NamedTuple):
 
     accept_changes: Annotated[
         bool,
-        typer.Option(help="Continue although the recipe, the text or the validation set changed."),
+        typer.Option(help="Continue although the recipe or the prepared data (--data) changed."),
     ] = False
     board: Annotated[bool, typer.Option(help="Write TensorBoard events (extra: board).")] = False
     micro_batches: Annotated[
@@ -146,19 +146,19 @@ def train(
     - `regard train --from runs/x --source law.en --target law.de --out runs/law`   (adapt a model)
     - `torchrun --nproc-per-node 8 -m regard train --data prepared --recipe big --out runs/big`
     """
-    from regard.diversified import diversified
+    from regard.diversified import diversified, refuse_diversified
     from regard.members import members
     from regard.start import Start
 
     _set_up(threads, deterministic)
-    files = training_files(text, trees, mix)
-    start = Start(
-        out, files, data, tokenizer, recipe, assign or (), task, start_from, _minutes(duration)
-    )
-    starts = members(start, seeds) if seeds else [start]
+    files, minutes = training_files(text, trees, mix), _minutes(duration)
+    start = Start(out, files, data, tokenizer, recipe, assign or (), task, start_from, minutes)
     if diversify:
         _refuse_several(seeds, plan, verify_resume)
         starts = diversified(start, partial(_translate, threads=threads, quiet=quiet))
+    else:
+        refuse_diversified(out)
+        starts = members(start, seeds) if seeds else iter([start])
     for each in starts:
         if verify_resume is not None:
             _verify(each, verify_resume, quiet)

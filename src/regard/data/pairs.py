@@ -219,7 +219,11 @@ def prepared_manifest(directory: Path) -> dict[str, Any]:
     except ValueError:
         raise DataError("is damaged: prepare the data again", path) from None
     if manifest.get("format") != DATA_FORMAT:
-        raise DataError(f"is not the manifest of {DATA_FORMAT}: prepare the data again", path)
+        raise DataError(
+            f"is not the manifest of {DATA_FORMAT}, but perhaps of a model: name the directory "
+            "that regard prepare made, or prepare the data again",
+            path,
+        )
     return manifest
 
 

@@ -266,8 +266,8 @@ def _refuse_nothing_left(
     train: SplitCounts, valid: SplitCounts, text: AlignedText, valid_text: AlignedText
 ) -> None:
     for counts, use, files in (
-        (valid, "validate", valid_text.files or text.files),
         (train, "train", text.files),
+        (valid, "validate", valid_text.files or text.files),
     ):
         if not counts.kept:
             fates = {verdict.value: getattr(counts, verdict.value) for verdict in Verdict}

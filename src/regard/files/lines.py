@@ -80,11 +80,23 @@ def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -
         yield rest + b"\n"
 
 
+_ARCHIVES = {
+    b"BZh": "bzip2", b"PK\x03\x04": "zip", b"7z\xbc\xaf": "7z", b"%PDF-": "PDF",
+    b"\x1f\x8b": "gzip", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd",
+}  # fmt: skip
+"""The first bytes of files that are no text; those of the last three are found in packed files."""
+
+
 def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
     """The lines of a block from `read_blocks`; the file has `before` lines before the block.
 
     Raises DataError, with file and line, for binary content and text that is not UTF-8.
     """
+    if before == 0 and (kind := next((its for its in _ARCHIVES if block.startswith(its)), b"")):
+        raise DataError(
+            f"is a {_ARCHIVES[kind]} file: give plain text, or text packed as .gz, .xz or .zst",
+            shown_name(path),
+        )
     if (at := block.find(b"\0")) >= 0:
         raise DataError(
             "has a NUL byte, so this is a binary file or UTF-16: give UTF-8 text (iconv -t utf-8)",

@@ -74,12 +74,14 @@ def recipe_changes(directory: Path, recipe: Recipe) -> list[Change]:
     """The changes that make the recipe of a run directory into `recipe`.
 
     The list is empty for a new directory. Two kinds of changes are allowed and left out: in
-    `training.minutes`, as a run may be given more time, and in the section [search], which has no
-    influence on the weights.
+    `training.minutes`, as a run may be given more time, and then in how often it saves and
+    validates; and in the section [search], which has no influence on the weights.
     """
-    earlier = begun(directory) or recipe
-    allowed = {"training": {"minutes": recipe.training.minutes}, "search": dict(recipe.search)}
-    return changes(earlier.merged(allowed), recipe)
+    earlier, its = begun(directory) or recipe, recipe.training
+    timed = {"minutes": its.minutes}
+    if its.minutes > earlier.training.minutes:
+        timed |= {"validate_every": its.validate_every, "save_every": its.save_every}
+    return changes(earlier.merged({"training": timed, "search": dict(recipe.search)}), recipe)
 
 
 def refuse_less_time(
@@ -139,8 +141,9 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
 
 
 def _differ_in_length(before: Recipe, recipe: Recipe) -> bool:
-    """Whether two recipes are equal, apart from `training.minutes` and `training.steps`."""
-    length = {"minutes": recipe.training.minutes, "steps": recipe.training.steps}
+    """Whether two recipes are equal, apart from their length, and how often a run is saved."""
+    names = ("minutes", "steps", "validate_every", "save_every")
+    length = {name: getattr(recipe.training, name) for name in names}
     return before.merged({"training": length}) == recipe
 
 

@@ -44,7 +44,7 @@ def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
     if changed:
         raise ModelError(
             f"{directory}: is a model of another shape ({'; '.join(changed)}): leave out --recipe "
-            "to use the model's own recipe"
+            "and --set model.* to keep the model's own"
         )
 
 
