@@ -248,9 +248,8 @@ def _expected(
     loss = expected_loss(weights, tokens, corpus.tokens)
     if recipe.training.label_smoothing == regular["label_smoothing"]:
         loss += regular["loss"]
-    most = math.log(
-        corpus.target_and_source(recipe)[0]
-    )  # the loss if all tokens are equally likely
+    target, _ = corpus.target_and_source(recipe)
+    most = math.log(target)  # the loss if all tokens are equally likely
     perplexity = math.exp(min(most, loss * corpus.characters / corpus.tokens))
     return Choice(recipe, speed, steps, epochs, per_weight, loss, perplexity)
 
