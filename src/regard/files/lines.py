@@ -10,6 +10,7 @@ the start of the file; nothing else is changed.
 
 import gzip
 import lzma
+import re
 import stat
 import sys
 import zlib
@@ -81,10 +82,10 @@ def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -
 
 
 _ARCHIVES = {
-    b"BZh": "bzip2", b"PK\x03\x04": "zip", b"7z\xbc\xaf": "7z", b"%PDF-": "PDF",
-    b"\x1f\x8b": "gzip", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd",
+    "bzip2": rb"BZh[1-9]1AY&SY", "zip": rb"PK\x03\x04", "7z": rb"7z\xbc\xaf", "PDF": rb"%PDF-\d",
+    "gzip": rb"\x1f\x8b", "xz": rb"\xfd7zXZ", "zstd": rb"\x28\xb5\x2f\xfd",
 }  # fmt: skip
-"""The first bytes of files that are no text; those of the last three are found in packed files."""
+"""How files begin that are no text; those of the last three kinds are found in packed files."""
 
 
 def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
@@ -92,9 +93,10 @@ def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
 
     Raises DataError, with file and line, for binary content and text that is not UTF-8.
     """
-    if before == 0 and (kind := next((its for its in _ARCHIVES if block.startswith(its)), b"")):
+    kinds = [] if before else [kind for kind, first in _ARCHIVES.items() if re.match(first, block)]
+    if kinds:
         raise DataError(
-            f"is a {_ARCHIVES[kind]} file: give plain text, or text packed as .gz, .xz or .zst",
+            f"is a {kinds[0]} file: give plain text, or text packed as .gz, .xz or .zst",
             shown_name(path),
         )
     if (at := block.find(b"\0")) >= 0:
