@@ -60,17 +60,17 @@ class TrainingFiles:
             raise RecipeError(f"--task {task}: it is translate or parse")
         if self.silver_share is not None and not 0 < self.silver_share < 1:
             raise RecipeError(f"--silver-share {self.silver_share}: give a share between 0 and 1")
+        if self.trees and (task == "translate" or self.has_text):
+            raise RegardError(
+                "--trees is for parsing, --source and --target are for translation, and so is "
+                "--task translate: leave out --trees, or the others"
+            )
         self._refuse_unpaired()
         self._refuse_unfit_mix()
         if (self.valid_trees or self.silver) and not self.trees:
             raise RegardError("--valid-trees and --silver go with gold trees: give --trees too")
         if self.silver_share is not None and not self.silver:
             raise RegardError("--silver-share is the share of silver trees: give --silver too")
-        if self.trees and (task == "translate" or self.has_text):
-            raise RegardError(
-                "--trees is for parsing, --source and --target are for translation, and so is "
-                "--task translate: leave out --trees, or the others"
-            )
 
     def _refuse_unpaired(self) -> None:
         """Raise RegardError if there are not as many source files as target files."""

@@ -132,7 +132,7 @@ def test_trees_are_prepared_as_training_would(tmp_path: Path) -> None:
     ("given", "problem"),
     [
         ([], "nothing to prepare: give --source and --target, or --trees"),
-        (["--source", "a"], "nothing to prepare"),
+        (["--source", "a"], "give them in pairs"),
         (["--trees", "a", "--source", "b", "--target", "c"], "--trees is for parsing"),
         (["--source", "b", "--target", "c", "--silver", "a"], "go with gold trees"),
         (["--trees", "a", "--silver-share", "0.5"], "give --silver too"),
