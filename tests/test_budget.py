@@ -17,6 +17,7 @@ from regard.budget.choice import (
     Speed,
     choose,
     expected_loss,
+    for_several_times,
     weights_of,
 )
 from regard.budget.speed import tokens_per_second
@@ -292,6 +293,7 @@ def test_time_that_choosing_takes_is_not_left_for_training(monkeypatch: pytest.M
     """A GPU compiles each model that is timed, and the chosen model again when it is trained."""
     clock = SimpleNamespace(now=0.0)
     clock.monotonic = lambda: clock.now
+    monkeypatch.setattr("regard.budget.choice.choose_device", lambda: torch.device("cuda"))
     monkeypatch.setattr("regard.budget.choice.time", clock)
 
     def compiling(recipe: Recipe, text: ParallelText) -> float:
@@ -303,6 +305,9 @@ def test_time_that_choosing_takes_is_not_left_for_training(monkeypatch: pytest.M
     tokens = chosen.steps * 0.9 * chosen.recipe.data.target_tokens
     assert tokens / chosen.tokens_per_second == pytest.approx(0.9 * 600 - 150 - 50, rel=0.01)
     assert choose(LARGE_TEXT, 10, fast).steps > chosen.steps
+    monkeypatch.setattr("regard.budget.choice.tokens_per_second", compiling)
+    planned = for_several_times(LARGE_TEXT, 20, ())
+    assert planned[:2] == [chosen, choose(LARGE_TEXT, 20, compiling)]
 
 
 def test_the_machine_is_measured_and_random_numbers_stay() -> None:

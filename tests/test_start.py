@@ -322,6 +322,10 @@ def test_more_time_is_for_steps_and_not_for_more_checkpoints(
     refuse_another_recipe(out, longer)
     keep_beginning(out, longer, data)
     assert decide(Start(out, minutes=600.0)).recipe == longer
+    assert decide(Start(out, minutes=10.0)).recipe == tried
+    assert decide(Start(out, recipe=tried, minutes=600.0)).recipe == tried.but(minutes=600.0)
+    set_too = Start(tmp_path / "other", files, minutes=600.0, assignments=["training.minutes=10"])
+    assert decide(set_too).recipe == tried
     with pytest.raises(RecipeError, match="another recipe"):
         refuse_another_recipe(out, longer.but(save_every=1))
 

@@ -29,6 +29,8 @@ LEAST_OF_TIME = 1 / 3
 """The least share of the whole time for training the model that learns from the translations,
 however long translating takes."""
 
+_LOCK = ".diversify.lock"
+"""The file in OUT that a diversified run locks; it stays there."""
 Translate = Callable[[Path, Path, Path], object]
 """A function that is given a model's directory, a file to translate, and the file to write."""
 
@@ -58,8 +60,8 @@ class _Places:
 
 
 def refuse_diversified(out: Path) -> None:
-    """Raise RegardError if a diversified run was begun in `out`, and its last part was not."""
-    if begun(out) is None and begun(_Places(out).forward) is not None:
+    """Raise RegardError if a diversified run was begun in `out`, but not yet its own model."""
+    if (out / _LOCK).exists() and not begun(out) and begun(_Places(out).forward):
         raise RegardError(
             f"{out}: was begun with --diversify: give it again, or choose another --out"
         )
@@ -76,7 +78,7 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
     were begun with, and if another process is at work in OUT or OUT was begun without --diversify.
     """
     _refuse_unfit(start)
-    with locked(start.out / ".diversify.lock", wait=False) as alone:
+    with locked(start.out / _LOCK, wait=False) as alone:
         if not alone:
             raise RegardError(f"{start.out}: another process is at work here: wait for it")
         its = _Places(start.out)

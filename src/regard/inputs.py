@@ -119,10 +119,13 @@ class TrainingFiles:
         manifest = prepared_manifest(data)
         inputs = manifest.get("inputs", {})
         advice = (
-            "choose another --out, or leave these options out to continue with the original files; "
-            "to continue with changed files, prepare them by regard prepare --tokenizer "
-            f"{run}/tokenizer.json, and give --data and --accept-changes"
+            "choose another --out, or leave these options out to continue with the original files"
         )
+        if data == run / "data":  # the run is not one of several
+            advice += (
+                "; to continue with changed files, prepare them by regard prepare --tokenizer "
+                f"{run}/tokenizer.json, and give --data and --accept-changes"
+            )
         for option, name, paths in self._by_option():
             originals = [record["sha256"] for record in inputs.get(name, [])]
             given = [text_checksum(path) for path in paths]

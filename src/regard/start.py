@@ -247,7 +247,7 @@ def _recipe(
     elif start.recipe is not None:
         found = recipe_named(start.recipe)
     elif began_with is not None:
-        found = began_with
+        found = began_with if start.minutes is None else with_time(began_with, start.minutes)
     elif prepared is not None:
         found = recipe_of(prepared)
         if start.minutes is not None and found.task.output == "text":
@@ -264,7 +264,7 @@ def _recipe(
     elif start.task == "translate":
         found = found.but(output="text")
     if start.minutes is not None:
-        found = with_time(found, start.minutes)
+        found = found.but(minutes=start.minutes)
     return found.set(*start.assignments)
 
 

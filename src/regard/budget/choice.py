@@ -23,14 +23,14 @@ The constants are in rule.toml; experiments/budget says how some of them were fo
 import math
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from regard.amounts import SECONDS, amount
 from regard.budget.speed import tokens_per_second
 from regard.budget.text import ParallelText, rule_of_times
 from regard.errors import RecipeError, TrainingError
-from regard.machine.devices import choose_device
+from regard.machine.devices import choose_device, computes_beside
 from regard.paper import parameters
 from regard.presets import SMALL
 from regard.recipe import Recipe, assigned_field
@@ -42,7 +42,7 @@ USED = 0.9
 """The share of the time that steps take; preparing, validating and saving take the rest."""
 NO_LIMIT = 2**31 - 1
 """The number of steps of a recipe that is chosen for a time: the time ends the run. If the user
-sets `training.minutes = 0`, the run ends after the expected number of steps."""
+sets `training.minutes = 0` for a new run, it ends after the expected number of steps."""
 FILLED = 0.9
 """The expected share of a batch's target tokens that are not padding."""
 CHECKPOINTS, AVERAGED = 30, 9
@@ -119,29 +119,41 @@ def choose(
     `measure` is called for one model after the other, smallest first, until a model would learn
     from too few tokens for its size. If timing a model would take long, its speed is computed from
     the speed of the last model that was timed. The time that is left for training, at least a third
-    of the whole, is less by the time of these calls, and by that of one more: on a GPU, a call is
-    nearly all compiling, and training compiles the model again. `asked` are the user's changes, as
-    `Recipe.set` takes them; every recipe keeps them. Raises TrainingError if not even the smallest
-    model fits the memory, and RecipeError if `asked` is invalid or does not fit the tokenizer.
+    of the whole, is less by the time of these calls and, on a GPU, by that of one more: a call is
+    nearly all compiling there, and training compiles the model again. `asked` are the user's
+    changes, as `Recipe.set` takes them; every recipe keeps them. Raises TrainingError if not even
+    the smallest model fits the memory, and RecipeError if `asked` is invalid or does not fit the
+    tokenizer.
     """
+    return _choose(corpus, minutes, partial(_timed, measure or tokens_per_second), asked)
+
+
+def _choose(
+    corpus: ParallelText,
+    minutes: float,
+    measure: Callable[[Recipe, ParallelText], tuple[float, float]],
+    asked: tuple[str, ...],
+) -> Choice:
+    """Do what `choose` does; `measure` returns the speed, and the seconds that it has taken."""
     best: tuple[Recipe, float] | None = None
     timed, speed, taken = 0, 0.0, list[float]()
     whole = left = 60 * minutes
+    compiles = computes_beside(choose_device())  # a GPU runs compiled programs
     for recipe, least in _starts(corpus, asked).items():
-        size, began = parameters(recipe.model, *corpus.target_and_source(recipe)), time.monotonic()
+        size = parameters(recipe.model, *corpus.target_and_source(recipe))
         if not timed or (
             sum(taken) < TIMING * whole
             and recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP
         ):
             try:
-                speed = (measure or tokens_per_second)(recipe, corpus)
+                speed, seconds = measure(recipe, corpus)
             except TrainingError:  # the model is too large for the memory
                 if best is None:
                     raise
                 break
             timed = size
-            taken.append(time.monotonic() - began)
-        left = max(whole / 3, USED * whole - sum(taken) - taken[-1])
+            taken.append(seconds)
+        left = max(whole / 3, USED * whole - sum(taken) - compiles * taken[-1])
         computed = speed * timed / size
         found = _expected(corpus, minutes, left, recipe, computed, asked)
         if best is not None and found.tokens_per_weight < least:
@@ -151,24 +163,30 @@ def choose(
     return _expected(corpus, minutes, left, *best, asked)
 
 
-def with_time(recipe: Recipe, minutes: float) -> Recipe:
-    """The recipe with another limit of time.
+def _timed(measure: Speed, recipe: Recipe, corpus: ParallelText) -> tuple[float, float]:
+    """The result of `measure`, and the number of seconds that it has taken."""
+    began = time.monotonic()
+    return measure(recipe, corpus), time.monotonic() - began
 
-    With more time, a recipe that was chosen for a time saves and validates less often, so that the
-    whole run still has about CHECKPOINTS checkpoints.
+
+def with_time(recipe: Recipe, minutes: float) -> Recipe:
+    """The recipe of a run, with another limit of its time.
+
+    If the recipe was chosen for a time, it saves and validates less often in more time, and more
+    often in less, so that the whole run still has about CHECKPOINTS checkpoints.
     """
     by = recipe.training
-    longer = minutes / by.minutes if by.minutes and by.steps == NO_LIMIT else 1.0
-    if longer <= 1:
+    if not minutes or not by.minutes or by.steps != NO_LIMIT:
         return recipe.but(minutes=minutes)
-    every = {name: round(longer * getattr(by, name)) for name in ("validate_every", "save_every")}
-    return recipe.but(minutes=minutes, **every)
+    every = max(1, round(minutes / by.minutes * by.validate_every))
+    saved = max(min(1, by.save_every), by.save_every * every // by.validate_every)
+    return recipe.but(minutes=minutes, validate_every=every, save_every=saved)
 
 
 def for_several_times(corpus: ParallelText, minutes: float, asked: tuple[str, ...]) -> list[Choice]:
     """The choices for `minutes` and for BUDGETS, shortest first; each model is timed once."""
-    timed = cache(tokens_per_second)
-    return [choose(corpus, each, timed, asked) for each in sorted({minutes, *BUDGETS})]
+    timed = cache(partial(_timed, tokens_per_second))
+    return [_choose(corpus, each, timed, asked) for each in sorted({minutes, *BUDGETS})]
 
 
 def _starts(corpus: ParallelText, asked: tuple[str, ...]) -> dict[Recipe, float]:

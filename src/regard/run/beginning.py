@@ -59,10 +59,7 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 
 def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
-    """Raise RecipeError, with the changes, if the directory was begun with another recipe.
-
-    The section [search] and `training.minutes` may differ.
-    """
+    """Raise RecipeError if `recipe_changes` returns changes, and name them."""
     if changed := recipe_changes(directory, recipe):
         raise RecipeError(
             f"{directory}: was begun with another recipe ({'; '.join(map(str, changed))}): choose "
@@ -74,12 +71,12 @@ def recipe_changes(directory: Path, recipe: Recipe) -> list[Change]:
     """The changes that make the recipe of a run directory into `recipe`.
 
     The list is empty for a new directory. Two kinds of changes are allowed and left out: in
-    `training.minutes`, as a run may be given more time, and then in how often it saves and
+    `training.minutes`, as a run may be given more time, together with how often it saves and
     validates; and in the section [search], which has no influence on the weights.
     """
     earlier, its = begun(directory) or recipe, recipe.training
     timed = {"minutes": its.minutes}
-    if its.minutes > earlier.training.minutes:
+    if its.minutes != earlier.training.minutes:
         timed |= {"validate_every": its.validate_every, "save_every": its.save_every}
     return changes(earlier.merged({"training": timed, "search": dict(recipe.search)}), recipe)
 
