@@ -41,9 +41,10 @@ shapes.check_shapes()
 
 
 def keep_files_in_memory() -> None:
-    """Have pytest make its temporary folders in /dev/shm, where programs can be run from there.
+    """Make pytest keep its temporary folders in /dev/shm, if programs can be run from there.
 
-    What is written whole or not at all waits for the disk several times, some 8 ms each.
+    A file that is written whole or not at all waits for the disk several times, and the tests write
+    thousands. On the disk of a virtual machine, each of these waits took 8 ms.
     """
     memory = Path("/dev/shm")
     if memory.is_dir() and os.access(memory, os.W_OK):

@@ -44,7 +44,7 @@ recipe was not chosen for the time ends after --time, or earlier, at its last st
 --task or --trees sets task.output, and --tokenizer sets the section [tokenizer] of a new run; then
 --set applies. A recipe marked * then takes from the data the fields that describe the data's
 preparation (DECIDED). If RUN was begun, `Run` refuses a recipe that differs from RUN's own, unless
-changes are accepted; the time and the settings of the search may differ.
+changes are accepted; the time, with how often it saves, and the search's settings may differ.
 
 Refused as well, before anything is written:
 

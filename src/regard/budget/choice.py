@@ -27,10 +27,10 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 from regard.amounts import SECONDS, amount
-from regard.budget.speed import tokens_per_second
+from regard.budget.speed import TIMED, tokens_per_second
 from regard.budget.text import ParallelText, rule_of_times
 from regard.errors import RecipeError, TrainingError
-from regard.machine.devices import choose_device, computes_beside
+from regard.machine.devices import choose_device
 from regard.paper import parameters
 from regard.presets import SMALL
 from regard.recipe import Recipe, assigned_field
@@ -119,11 +119,11 @@ def choose(
     `measure` is called for one model after the other, smallest first, until a model would learn
     from too few tokens for its size. If timing a model would take long, its speed is computed from
     the speed of the last model that was timed. The time that is left for training, at least a third
-    of the whole, is less by the time of these calls and, on a GPU, by that of one more: a call is
-    nearly all compiling there, and training compiles the model again. `asked` are the user's
-    changes, as `Recipe.set` takes them; every recipe keeps them. Raises TrainingError if not even
-    the smallest model fits the memory, and RecipeError if `asked` is invalid or does not fit the
-    tokenizer.
+    of the whole, is less by the time of these calls. It is also less by what the last call took
+    beyond TIMED seconds: on a GPU, that is compiling, and training compiles the model again.
+    `asked` are the user's changes, as `Recipe.set` takes them; every recipe keeps them. Raises
+    TrainingError if not even the smallest model fits the memory, and RecipeError if `asked` is
+    invalid or does not fit the tokenizer.
     """
     return _choose(corpus, minutes, partial(_timed, measure or tokens_per_second), asked)
 
@@ -138,7 +138,6 @@ def _choose(
     best: tuple[Recipe, float] | None = None
     timed, speed, taken = 0, 0.0, list[float]()
     whole = left = 60 * minutes
-    compiles = computes_beside(choose_device())  # a GPU runs compiled programs
     for recipe, least in _starts(corpus, asked).items():
         size = parameters(recipe.model, *corpus.target_and_source(recipe))
         if not timed or (
@@ -153,7 +152,7 @@ def _choose(
                 break
             timed = size
             taken.append(seconds)
-        left = max(whole / 3, USED * whole - sum(taken) - compiles * taken[-1])
+        left = max(whole / 3, USED * whole - sum(taken) - max(0.0, taken[-1] - TIMED))
         computed = speed * timed / size
         found = _expected(corpus, minutes, left, recipe, computed, asked)
         if best is not None and found.tokens_per_weight < least:
