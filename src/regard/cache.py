@@ -97,8 +97,8 @@ def padded(
 ) -> Float[Tensor, "rows heads more d"]:
     """Pad x with zeros until it has `keys` keys (or values).
 
-    If `keys` is not a multiple of `multiple`, it is first rounded up to one. An x that already has
-    so many keys is returned as it is.
+    First, `keys` is rounded up to a multiple of `multiple`. An x that already has so many keys is
+    returned as it is.
     """
     keys += -keys % multiple
     return F.pad(x, (0, 0, 0, keys - x.shape[2])) if keys > x.shape[2] else x

@@ -3,8 +3,8 @@
 The *counted* operations are those of all matrix products in training, which follow from the sizes
 of the model and of the text. The *estimate* is the number that Table 2 prints: the time of
 training, times the number of devices, times the speed in single precision that a device sustains.
-The time includes all waiting, and much of the work may be faster than single precision, so the two
-numbers may differ by any factor.
+The time includes all waiting, and much of the work may be done in a precision that is faster than
+single precision, so the two numbers may differ by any factor.
 """
 
 from collections.abc import Sequence

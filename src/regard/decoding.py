@@ -127,7 +127,7 @@ class Decoding:
         division = self._division(sources, may_copy=not here)
         found: dict[int, list[Hypothesis]] = {}
         too_large = []
-        if division.streams or self.model.by.granule.steps > 1:  # a recorded step makes none
+        if division.streams or self.model.by.granule.steps > 1:  # a recorded step makes no tables
             self._make_tables(sources)
         with ExitStack() as stack:
             for member in self.model.members if division.loops else ():

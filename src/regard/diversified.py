@@ -60,7 +60,7 @@ class _Places:
 
 
 def refuse_diversified(out: Path) -> None:
-    """Raise RegardError if a diversified run was begun in `out`, but not yet its own model."""
+    """Raise RegardError if --diversify began the run in `out`/forward, but not the run in `out`."""
     if (out / _LOCK).exists() and not begun(out) and begun(_Places(out).forward):
         raise RegardError(
             f"{out}: was begun with --diversify: give it again, or choose another --out"

@@ -17,7 +17,7 @@ from regard.equations import Ranking
 from regard.errors import ModelError
 
 Rank = Callable[[Tensor, int], Tensor]
-"""A function that computes what `ranking` does."""
+"""A function that gives the same result as `ranking`."""
 UNWRITTEN = -1
 """The number in the places of tokens that are not written yet; no token has this number."""
 
@@ -33,7 +33,7 @@ def ranking(
     # Equal values must have equal bits: -0 becomes 0, and every NaN becomes the same NaN.
     values = (values + 0.0).masked_fill(values.isnan(), torch.nan)
     bits = values.view(torch.int32)
-    # If a negative float is smaller, the integer in its last 31 bits is larger: invert these bits.
+    # The smaller a negative float, the larger the integer in its last 31 bits: invert these bits.
     ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
     places = torch.arange(values.shape[1], device=values.device)
     count = min(count, values.shape[1])
@@ -176,7 +176,7 @@ def choose_best(
 
     `candidates` are the continuations of a step, best first; the index of their last token is
     `length`. A sentence goes on if `length` is below its maximum length and a live hypothesis
-    may yet become one of its best finished hypotheses. `rank` is `ranking`, or computes the same.
+    may still become one of its best finished hypotheses. `rank` is `ranking`, or computes the same.
     """
     beam = rules.beam
     final = candidates.tokens.index_select(-1, length).squeeze(-1) == rules.eos

@@ -121,7 +121,7 @@ class TrainingFiles:
         advice = (
             "choose another --out, or leave these options out to continue with the original files"
         )
-        if data == run / "data":  # the run is not one of several
+        if data == run / "data":  # the data was prepared for this run
             advice += (
                 "; to continue with changed files, prepare them by regard prepare --tokenizer "
                 f"{run}/tokenizer.json, and give --data and --accept-changes"

@@ -55,7 +55,7 @@ class FlatAdam:
     def make_way(self) -> None:
         """Add the last gradient to the sum and clear its buffer for the next backward pass."""
         self._collect()
-        self._in_latest = True  # by the backward pass that follows
+        self._in_latest = True  # the backward pass that follows writes a gradient there
 
     def _collect(self) -> None:
         """Add the last backward pass's gradient, if any, to the fp32 sum; set its buffer to 0."""

@@ -7,8 +7,8 @@ The search uses nothing of the model except `start` and `step`.
 
 With `finish = "beam"`, the search is that of the library transformers. A candidate is set aside as
 finished only if it is among the best `beam` candidates, and ends in </s> or has the maximum length.
-A sentence ends when it has `beam` finished hypotheses, and the score that its best live hypothesis
-has at the present length is not above the score of the worst finished hypothesis.
+A sentence ends when it has `beam` finished hypotheses, and the score of each of them is at least
+the score that the best live hypothesis has at the present length.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from regard.recipe import SearchRecipe
 from regard.text.tokenizer import BOS, EOS, PAD
 
 LEAVE_AT = 0.9
-"""Ended sentences are removed from a batch once at most this share of its sentences goes on. They
+"""Ended sentences are removed from a batch when at most this share of its sentences goes on. They
 are not removed one at a time, because each removal copies the rest of the batch."""
 
 
@@ -203,8 +203,8 @@ class _Beams(NamedTuple):
     finished: Hypotheses
     before: Hypotheses
     """The live hypotheses before the last step or, in a granule of several steps, the last live
-    hypotheses that the sentence had, at whichever step. They are the results of a sentence that has
-    neither finished nor live hypotheses."""
+    hypotheses that the sentence had. They are the results of a sentence that has neither finished
+    nor live hypotheses."""
     going: Bool[Tensor, " sentences"]
     candidates: Hypotheses | None = None
 

@@ -278,8 +278,8 @@ class TrainingRecipe(Section):
     resume_minutes: Annotated[float, Field(ge=0)] = 0.0
     """Minutes between saves that serve only to resume the run; 0 means no such saves. With such
     saves, the final model averages only checkpoints that save_every or save_minutes asked for. If
-    such checkpoints are too few, or `average` is 1, the final model also uses other checkpoints,
-    such as the last step's."""
+    these are too few, or `average` is 1, the final model also uses other checkpoints, such as the
+    last step's."""
     keep: Count = 5
     """The number of newest checkpoints that are kept. Older ones are removed, except those that
     `best` may choose for the average."""

@@ -44,7 +44,7 @@ recipe was not chosen for the time ends after --time, or earlier, at its last st
 --task or --trees sets task.output, and --tokenizer sets the section [tokenizer] of a new run; then
 --set applies. A recipe marked * then takes from the data the fields that describe the data's
 preparation (DECIDED). If RUN was begun, `Run` refuses a recipe that differs from RUN's own, unless
-changes are accepted; the time, with how often it saves, and the search's settings may differ.
+changes are accepted; the time, the intervals between saves and the search's settings may differ.
 
 Refused as well, before anything is written:
 
@@ -205,7 +205,7 @@ def _refuse_unfit(start: Start) -> None:
 
 
 def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
-    """The directory of data, and whether its data is used; RegardError in rows 7 and 8 (above)."""
+    """The directory of data, and whether it is prepared; raises RegardError in rows 7 and 8."""
     if start.data is not None:
         return start.data, True
     data, can_be_prepared = start.out / "data", start.files.can_be_prepared

@@ -32,11 +32,11 @@ and the softmax of a row that does not fill registers is slow."""
 SCORES_AT_ONCE = 2**22
 """Without gradients, at most this many scores are computed together: 16 MiB in fp32."""
 QUERIES, KEYS = 256, 128
-"""Without gradients, at most `QUERIES` queries of a row are multiplied together, and the values of
-at most `KEYS` keys are summed together; `arithmetic.exact` relies on both numbers."""
+"""Without gradients, a matrix product takes at most `QUERIES` queries of a row, and a product of
+weights and values sums over at most `KEYS` keys; `arithmetic.exact` relies on both numbers."""
 GROUP = 4
 """Without gradients, in fp32, the number of queries is padded to a multiple of `GROUP`, because
-a smaller group would be multiplied by another kernel, which may round in another way."""
+PyTorch computes the product of a smaller group by another kernel, which may round differently."""
 MASKED = -1e30  # MASKED is finite, because the softmax of a row of -inf would be NaN
 
 
@@ -70,7 +70,8 @@ class _Weighed(NamedTuple):
     key: Tensor
     value: Tensor
     weights: Tensor
-    """The weights before dropout, in fp32; by loops without dropout, in the scores' precision."""
+    """The weights before dropout: in fp32, or in the scores' precision if `Loops` computed them and
+    there is no dropout."""
     dropped: Tensor
     """The weights after dropout, in the queries' precision."""
     factors: Tensor | None

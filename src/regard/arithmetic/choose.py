@@ -3,9 +3,9 @@
 In this module, "an arithmetic" means an implementation: an object of the class `Arithmetic`. The
 recipe's `training.arithmetic` selects the arithmetic that learns from a batch:
 
-    auto      on a CPU, large batches use "loops" if there are one or two cores, and "halves" if
-              there is a larger even number of cores; everything else uses "whole". A GPU uses
-              `Cuda`; if all batches have one shape, the training step is compiled
+    auto      on a CPU, large batches (see `LARGE`) use "loops" if there are one or two cores, and
+              "halves" if there is a larger even number of cores; everything else uses "whole". A
+              GPU uses `Cuda`; if all batches have one shape, the training step is compiled
     plain     `Plain`: the definitions, on any device
     whole     `Cpu`: PyTorch's operations, on all cores
     halves    two `Cpu` at the same time, each with half of the rows and half of the cores
@@ -15,8 +15,9 @@ On a CPU, all arithmetics except "plain" compute matrix products by `Int8Product
 `OneDnnProducts` in bf16 if this build of PyTorch has oneDNN.
 
 Validation uses `Plain` if training does, otherwise `Inference` on a CPU and `Cuda` on a GPU.
-For decoding on a CPU, oneDNN packs the weights: it rearranges them for its matrix kernels. They may
-be multiplied in blocks, to give a sentence the same bits in any batch, or be rounded to 8 bits.
+For decoding on a CPU, oneDNN packs the weights: it rearranges them for its matrix kernels. In int8,
+the weights are rounded first. In other precisions, a layer may multiply its input rows in blocks,
+so that a sentence gets the same bits in any batch.
 """
 
 import math

@@ -38,7 +38,7 @@ space is full, it is doubled."""
 class _Past:
     """The keys and values of decoded tokens: a key and a value for each layer and slot.
 
-    A step fills one slot for each row.
+    A step fills one slot for each row. A slot has `numbers` = heads * (d_k + d_v) numbers.
     """
 
     def __init__(self, layers: int, slots: int, numbers: int):
@@ -63,7 +63,7 @@ class FewState:
     ancestry: NDArray[np.int64]
     """[rows, length] The slots of the tokens of each hypothesis."""
     memory: NDArray[np.float32]
-    """[layers, positions, numbers] A key and a value for each layer and position of the sources."""
+    """[layers, positions, heads * (d_k + d_v)] A key and a value for each source position."""
     sources: NDArray[np.int64]
     """[rows, 2] The positions of each row's source in `memory`: the first, and the one after the
     last."""

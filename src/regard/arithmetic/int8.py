@@ -1,4 +1,4 @@
-"""Training of linear layers with products of 8-bit integers, twice as fast as products in bf16.
+"""Training of linear layers with 8-bit integer products, which are twice as fast as in bf16.
 
 With G the gradient of x W^T, the products x W^T and G W (the gradient of x) are computed in 8 bits.
 Each row of x, G and W is rounded with its own scale. The gradient of W, a sum over tokens, is

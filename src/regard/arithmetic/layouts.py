@@ -47,8 +47,9 @@ class PackedLinear:
 class Int8Linear:
     """A layer that computes x W^T + b with x and W rounded to 8 bits.
 
-    Each row is divided by a scale before it is rounded. The scale is chosen such that the largest
-    absolute value of the row becomes 127 in x, and `largest` in W (by default, `largest_weight()`).
+    Each row of x and of W is divided by a scale before it is rounded. With this scale, the largest
+    absolute value of a row of x becomes 127, and that of a row of W becomes `largest` (by default,
+    `largest_weight()`).
     Sums are exact in int32, so rounding is the only error.
     """
 

@@ -119,7 +119,10 @@ def torch_adam(
     rate: float,
     grad_scale: Tensor | None = None,
 ) -> None:
-    """Update weights by PyTorch's Adam: by fused Adam, if it is to divide by a `grad_scale`."""
+    """Update weights by PyTorch's Adam.
+
+    If `grad_scale` is given, fused Adam is used, which divides the gradient by `grad_scale`.
+    """
     master, weights, _, moments = learned
     adam(
         [master], [gradient], [moments.mean], [moments.variance], [], [moments.updates],

@@ -1,11 +1,11 @@
 """The recipe that learns most from a text in a given time, on this machine.
 
 The machine's speed decides how many target tokens a model learns from: some steps of each model are
-timed. Of the models in rule.toml, the largest is chosen that learns from at least as many target
-tokens for each of its weights as its `tokens_per_weight`. Tokens of more than `most_passes` passes
-over the text do not count. Vocabulary and row length depend on the text; dropout and label
-smoothing depend on the number of passes over it; batch size and warm-up depend on the number of
-steps.
+timed. Each model in rule.toml has a number `tokens_per_weight`: the target tokens that it needs for
+each of its weights. The largest model that learns from so many tokens is chosen; only the first
+`most_passes` passes over the text count. Vocabulary and row length depend on the text; dropout and
+label smoothing depend on the number of passes over it; batch size and warm-up depend on the number
+of steps.
 
 The expected loss is computed only to inform the user. Repeated tokens count less: if a text of U
 tokens is repeated until the model has learned from T tokens (T > U), these T tokens teach as much
@@ -118,12 +118,12 @@ def choose(
 
     `measure` is called for one model after the other, smallest first, until a model would learn
     from too few tokens for its size. If timing a model would take long, its speed is computed from
-    the speed of the last model that was timed. The time that is left for training, at least a third
-    of the whole, is less by the time of these calls. It is also less by what the last call took
-    beyond TIMED seconds: on a GPU, that is compiling, and training compiles the model again.
-    `asked` are the user's changes, as `Recipe.set` takes them; every recipe keeps them. Raises
-    TrainingError if not even the smallest model fits the memory, and RecipeError if `asked` is
-    invalid or does not fit the tokenizer.
+    the speed of the last model that was timed. The time of these calls is subtracted from the time
+    for training. If the last call took more than TIMED seconds, the excess is subtracted once more:
+    on a GPU, the excess is the time of compiling, and training compiles the model again. At least a
+    third of the whole time is left for training. `asked` are the user's changes, as `Recipe.set`
+    takes them; every recipe keeps them. Raises TrainingError if not even the smallest model fits
+    the memory, and RecipeError if `asked` is invalid or does not fit the tokenizer.
     """
     return _choose(corpus, minutes, partial(_timed, measure or tokens_per_second), asked)
 
@@ -171,8 +171,8 @@ def _timed(measure: Speed, recipe: Recipe, corpus: ParallelText) -> tuple[float,
 def with_time(recipe: Recipe, minutes: float) -> Recipe:
     """The recipe of a run, with another limit of its time.
 
-    If the recipe was chosen for a time, it saves and validates less often in more time, and more
-    often in less, so that the whole run still has about CHECKPOINTS checkpoints.
+    If the recipe was chosen for a time, the numbers of steps between checkpoints, and between
+    validations, change with the time: the whole run still has about CHECKPOINTS checkpoints.
     """
     by = recipe.training
     if not minutes or not by.minutes or by.steps != NO_LIMIT:
@@ -274,8 +274,8 @@ def _expected(
 def _duration(recipe: Recipe, affordable: float, asked: tuple[str, ...]) -> tuple[int, float]:
     """The number of steps that the model learns for, and of target tokens that it learns from.
 
-    In the given time, it can learn from `affordable` tokens. But if `asked` sets a number of steps,
-    and these take less time or the time is not limited, it learns for these steps.
+    In the given time, the model can learn from `affordable` tokens. If `asked` sets a number of
+    steps, the model learns for this number, unless the time is limited and too short for it.
     """
     steps = max(1, round(affordable / _tokens_of_step(recipe)))
     wanted = recipe.training.steps if "training.steps" in map(assigned_field, asked) else steps

@@ -44,8 +44,8 @@ WIDTHS = (16, 64, 256)
 """The values of d_k at which kinds of attention scores are compared."""
 SCORES = ("scaled", "dot", "additive")
 RATIOS = (1, 2, 8, 16)
-"""Values of d_ff / d_model, approximate because d_model is a multiple of the number of heads; the
-paper's base model has 4."""
+"""Values of d_ff / d_model, approximate because d_model is a multiple of the number of heads. In
+the paper's base model, d_ff / d_model is 4."""
 
 
 def of_ratio(ratio: int) -> dict[str, Any]:

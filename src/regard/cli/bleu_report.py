@@ -77,9 +77,9 @@ def print_report(
 ) -> None:
     """Print five scores of each system's translations, and compare each system with the first one.
 
-    If `tokenizer` is neither 13a nor intl, a sixth score divides words by it. `steps` prepare the
-    text for bleu_paper. If `steps` is None, the steps of the paper are used, or no steps if all
-    texts look tokenised. `as_json` prints one JSON object instead of lines.
+    A `tokenizer` other than 13a and intl adds a sixth score: BLEU by this tokenizer.
+    `steps` prepare the text for bleu_paper. If `steps` is None, the steps of the paper are used, or
+    no steps if all texts look tokenised. `as_json` prints one JSON object instead of lines.
     """
     done = _fitting_steps([*systems, *references]) if steps is None else steps
     scores = report_translations(systems, references, language, done, tokenizer)

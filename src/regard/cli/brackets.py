@@ -91,7 +91,7 @@ def _parameters(name: str | None, max_errors: int | None, cutoff: int | None) ->
 
 
 def _opened(*paths: Path) -> list[Iterator[bytes]]:
-    """The lines of each file; each first line is read now, so that bad files are refused early.
+    """The lines of each file; the first lines are read now, so that bad files are refused early.
 
     Raises DataError if some files are empty and others are not.
     """

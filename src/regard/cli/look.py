@@ -94,7 +94,7 @@ def look(
     """Look at the attention of one sentence, or at the model (Figures 1 and 2).
 
     Weights are computed by equation (1), in fp32. Figure 3 shows one word in all heads, Figure 4
-    all words in the sharpest head and one word in two heads, Figure 5 all words in two heads.
+    all words in the head of least entropy and one word in two heads, Figure 5 all in two heads.
 
     Examples:
 

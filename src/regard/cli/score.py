@@ -228,9 +228,10 @@ def _texts(
 ) -> tuple[list[list[str]], list[list[str]]]:
     """The lines of each file of `systems`, and the lines of each file of `references`.
 
-    `usual` says whether BLEU divides words by the tokenizer 13a or intl. If it does, and the first
-    reference needs another tokenizer, this function writes a note. It also writes a note if the
-    files differ in their Unicode normalization. Raises the errors of `_aligned`.
+    `usual` says whether the tokenizer 13a or intl divides text into words for BLEU. If `usual` is
+    True and the first reference needs another tokenizer, this function writes a note. It also
+    writes a note if the files differ in their Unicode normalization. Raises the errors of
+    `_aligned`.
     """
     from regard.cli.remarks import on_forms, on_words
     from regard.files.lines import shown_name

@@ -132,8 +132,9 @@ def train(
 
     Without validation files, some pairs are held out. Without --recipe, one is chosen to suit the
     text, this machine and --time (for new text, by default 1h); a longer --time continues a run.
-    Recipes: base, big, wsj and others of the paper, small, small-parse. --seeds divides the time
-    among models. --diversify first trains two models whose translations add to a small text.
+    Recipes: small, small-parse, and those of the paper (base, big, wsj and others). --seeds divides
+    the time among models. --diversify first trains two models whose translations add to a small
+    text.
 
     Examples:
 

@@ -115,7 +115,7 @@ def translate(
     starts; finished blocks are kept.
 
     With --exact, neither other lines nor threads change a bit of a translation or of its score.
-    In fp32 this holds anyway if the processor's kernels allow it; --exact tests whether they do.
+    In fp32, this is usually so without --exact, too; with --exact, it is tested first.
 
     With --engine, CTranslate2 or ONNX Runtime computes a model of `regard export`.
 

@@ -21,7 +21,7 @@ def tune(
     First, alpha, the exponent of the length penalty, is chosen. The BLEU of each alpha is averaged
     with that of its neighbours, which count half, and the highest mean decides. Then the beam with
     the highest BLEU is chosen. If the model is a finished run, a later `regard train` with this run
-    keeps both.
+    keeps the chosen beam and alpha.
 
     Never give a test set here: its BLEU would then no longer be measured on unseen text.
 

@@ -224,8 +224,8 @@ class Batches:
             shape = -(-packed_rows(self._recipe) // self.share.parts), self._recipe.row_length
         source_places = Places.of(self._present.source_lengths[pairs], rows, shape)
         target_places = Places.of(self._present.target_lengths[pairs], rows, shape)
-        source = _end_to_end([self._present.source(i) for i in pairs.tolist()])
-        target = _end_to_end([self._present.target(i) for i in pairs.tolist()])
+        source = _concatenated([self._present.source(i) for i in pairs.tolist()])
+        target = _concatenated([self._present.target(i) for i in pairs.tolist()])
         shifted = np.where(target_places.positions == 0, BOS, np.roll(target, 1))
         return Batch(
             source=source_places.rows(source),
@@ -315,5 +315,5 @@ class _Some:
         return self._pairs.target(self._indices[i])
 
 
-def _end_to_end(sentences: list[NDArray[Any]]) -> NDArray[Any]:
+def _concatenated(sentences: list[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(sentences) if sentences else np.empty(0, np.int64)

@@ -72,7 +72,7 @@ class EncodeAll:
     def __call__(self, block: AlignedBlock) -> Encoded:
         """Encode a block; raises DataError for a line that is binary or not UTF-8."""
         pairs = encoded(block.pairs(), self._tokenizer)
-        return _end_to_end(pairs, Counter({Verdict.KEPT: len(pairs)}), self._tokenizer)
+        return _as_encoded(pairs, Counter({Verdict.KEPT: len(pairs)}), self._tokenizer)
 
 
 class EncodeForTraining:
@@ -116,7 +116,7 @@ class EncodeForTraining:
             for pair, (verdict, _) in zip(clean, weighed, strict=True)
             if verdict is Verdict.KEPT
         )
-        return _end_to_end(kept, fates, self._tokenizer)._replace(times=times, validated=validated)
+        return _as_encoded(kept, fates, self._tokenizer)._replace(times=times, validated=validated)
 
     def _judged(self, block: AlignedBlock) -> list[tuple[Verdict, TextPair]]:
         """Judge each pair by its text, before it is encoded."""
@@ -173,7 +173,7 @@ def encoded(pairs: Sequence[TextPair], tokenizer: AnyTokenizer) -> list[Ids]:
     return list(zip(sources, targets, strict=True))
 
 
-def _end_to_end(pairs: list[Ids], fates: Counter[Verdict], tokenizer: AnyTokenizer) -> Encoded:
+def _as_encoded(pairs: list[Ids], fates: Counter[Verdict], tokenizer: AnyTokenizer) -> Encoded:
     source, target = (
         EncodedSentences.of([pair[i] for pair in pairs], size)
         for i, size in enumerate((tokenizer.source_size, tokenizer.size))

@@ -44,7 +44,7 @@ def grouped(
     All lengths must be at least 1 and within the token limits.
 
     A row holds one pair, unless this leaves too much padding, as in a corpus of few batches. Then
-    rows are joined in twos, at most twice. The first time, rows are sorted by source length minus
+    every two rows become one, at most twice. The first time, rows are sorted by source length minus
     target length; the first is joined with the last, the second with the last but one, and so on.
     This difference is then about equal in all rows, so that rows of similar source length also have
     similar target lengths. The second time, rows are sorted by their total length instead. If

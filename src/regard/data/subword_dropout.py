@@ -94,7 +94,7 @@ class RedrawnPairs(Pairs):
         """
         source, target = (
             self.merges.drawn(
-                _end_to_end([get(i) for i in indices.tolist()]),
+                _as_sentences([get(i) for i in indices.tolist()]),
                 rules.subword_dropout,
                 int(random.integers(2**63)),
                 min(rules.max_length, room),
@@ -119,5 +119,5 @@ def _loops() -> tuple[Callable[..., None], Callable[..., Sentences]]:
     return fill_table, merge_again
 
 
-def _end_to_end(sentences: list[NDArray[Any]]) -> Sentences:
+def _as_sentences(sentences: list[NDArray[Any]]) -> Sentences:
     return np.concatenate(sentences), np.append(0, np.cumsum([len(ids) for ids in sentences]))

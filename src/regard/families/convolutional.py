@@ -2,9 +2,10 @@
 
 Layers are convolutions with gated linear units, and every layer of the decoder also has attention.
 Residual sums are multiplied by sqrt(0.5), which keeps their variance. Embeddings begin with a
-standard deviation of 0.1. Three things differ from ConvS2S. Weights are not normalised, because
-normalisation helped ConvS2S, which was trained without Adam. Gradients of the encoder are not
-scaled down, because Adam would undo the scaling. Every layer is as wide as the embeddings.
+standard deviation of 0.1. Three things differ from ConvS2S. Weights are not normalised:
+normalisation helped ConvS2S, but ConvS2S was trained without Adam. Gradients of the encoder
+are not scaled down, because Adam would undo the scaling. Every layer is as wide as the
+embeddings.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from regard.families.stepping import StepState, is_real
 from regard.recipe import ModelRecipe
 
 HALF = 0.5**0.5
-"""A sum of two terms is multiplied by this number, so that it keeps the variance of a term."""
+"""A sum of two terms, multiplied by this number, has the variance of one term."""
 EMBEDDED = 0.1
 """The standard deviation of embeddings before training; with larger inputs, gates would change the
 variance."""

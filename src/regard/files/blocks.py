@@ -48,7 +48,7 @@ class Blocks:
         self._claims = -1
 
     def begin(self, measure: Callable[[Lines, int], int]) -> None:
-        """Make the folder, or open it if it exists; only the first process may call this.
+        """Make the folder, or open it if it exists; only the process of rank 0 may call this.
 
         Before the folder is made, every line is read: `measure` is called with the lines of a block
         and the number of its first line, from 0. `measure` returns the number of the block's source
@@ -76,7 +76,7 @@ class Blocks:
             raise RegardError(f"{self.out}: exists already: remove it, or choose another --out")
 
     def join_in(self) -> bool:
-        """Wait until the first process has made the folder; then return True.
+        """Wait until the process of rank 0 has made the folder; then return True.
 
         Returns False if the output exists already: then its blocks have been joined.
         """

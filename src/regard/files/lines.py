@@ -59,7 +59,7 @@ def read_lines(path: str | Path, read: Callable[[int], object] | None = None) ->
 def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -> Iterator[bytes]:
     """The bytes of a file in blocks of complete lines; each block ends with a line feed.
 
-    A compressed file is decompressed. `read` is called as `read_lines` calls it. Raises the errors
+    A compressed file is decompressed. `read` is called as in `read_lines`. Raises the errors
     of `read_lines`, except those of `decode_lines`.
     """
     shown = shown_name(path)
@@ -85,7 +85,7 @@ _ARCHIVES = {
     "bzip2": rb"BZh[1-9]1AY&SY", "zip": rb"PK\x03\x04", "7z": rb"7z\xbc\xaf", "PDF": rb"%PDF-\d",
     "gzip": rb"\x1f\x8b", "xz": rb"\xfd7zXZ", "zstd": rb"\x28\xb5\x2f\xfd",
 }  # fmt: skip
-"""How files begin that are no text; those of the last three kinds are found in packed files."""
+"""The first bytes of files that are not text. The last three are found only in an archive."""
 
 
 def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:

@@ -80,7 +80,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def refuse_current(path: Path) -> None:
-    """Raise RegardError if `path` is the current directory, from which a shell cannot be moved."""
+    """Raise RegardError if `path` is the current directory: a shell there keeps the old one."""
     with suppress(OSError):  # one of the two does not exist
         if path.samefile("."):
             raise RegardError(f"{path}: is the current directory: name a folder in it")

@@ -43,7 +43,7 @@ def forget_programs(device: torch.device) -> None:
     """Discard all compiled programs of this process, and release the memory of their CUDA graphs.
 
     PyTorch compiles one function for at most eight models or shapes, and also counts models that no
-    longer exist. A program that is called again after this is compiled again.
+    longer exist. A program that is called later is compiled again.
     """
     if "torch._dynamo" in sys.modules:  # otherwise, nothing has been compiled
         with GRAPHS:

@@ -44,7 +44,7 @@ class Interrupt:
 def interruptible(patient: bool = False) -> Iterator[Interrupt]:
     """Within the block, the first of SIGNALS is recorded and does not end the process.
 
-    SIGHUP stays ignored if it is ignored, as it is by `nohup`.
+    If SIGHUP is ignored already, for example because of `nohup`, it stays ignored.
     """
     interrupt = Interrupt(patient)
     ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()

@@ -31,8 +31,8 @@ from regard.errors import RegardError, TrainingError, printable
 _Value = TypeVar("_Value")
 
 _WAIT = timedelta(days=7)
-"""The other processes wait at most this long for work that only the first process does, as
-preparing data may take hours."""
+"""The other processes wait at most this long for work that only the first process does: for
+example, preparing data may take hours."""
 SECONDS_TO_MEET = 300.0
 """The first process waits at most this long until all others have started."""
 SECONDS_TO_DIE = 2.0
@@ -122,7 +122,7 @@ class Processes:
         return values
 
     def first_does(self, work: Callable[[], _Value]) -> _Value:
-        """Run `work` in the first process only, and return its result in all of them.
+        """Run `work` in the first process only, and return its result in all processes.
 
         The others wait for up to seven days.
         """

@@ -28,8 +28,8 @@ def side_by_side(
     """Yield `work(item)` for each item, in order; up to `workers` threads work at the same time.
 
     Each thread computes on `share` cores; None divides the cores equally. Except for large matrix
-    products, this is faster than using all cores for one item after another. If `share` is all
-    cores, the calling thread does the work.
+    products, several threads are faster than using all cores for one item after another. If
+    `share` is all cores, the calling thread does the work.
     """
     workers, threads = max(1, min(workers, len(items))), torch.get_num_threads()
     share = share or threads // workers

@@ -63,7 +63,7 @@ def _try_averages(
     """Measure the average of all checkpoints in `found`, then of fewer, until the loss rises.
 
     An average of n checkpoints is made from the first n in `found`. `alone` is the loss of the
-    first one; None if it must be measured like the others. Raises Interrupted if a signal has come:
+    first one; None if the journal does not have it. Raises Interrupted if a signal has come:
     otherwise, an incomplete list would be written into the journal and used for ever.
     """
     recipe, began = run.setup.recipe, time.monotonic()

@@ -73,7 +73,7 @@ class Disk(NamedTuple):
 
     @property
     def needed(self) -> int:
-        """Bytes by which the run directory is yet to grow."""
+        """Bytes by which the run directory will still grow."""
         more = max(0, self.checkpoints - self.present)
         return more * self.checkpoint + self.model + self.journal
 

@@ -46,7 +46,7 @@ memory that larger parts need."""
 
 @dataclass(frozen=True)
 class Plan(Outline):
-    """The size of a run, and its memory and time on this machine with the processes at hand."""
+    """The size of a run, and its memory and time on this machine, with the given processes."""
 
     device: str
     dtype: str

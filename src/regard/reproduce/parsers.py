@@ -145,8 +145,8 @@ def _of_smaller_treebanks(out: Path) -> list[ParserRow]:
 def make_trees(row: ParserRow, out: Path, seed: int) -> None:
     """Write the files of built-in trees and of silver trees that a row needs, if they are missing.
 
-    The silver trees are written by the parser of the row `row.teacher` that was trained with
-    `seed`. The training of this parser must be finished.
+    The parser of the row `row.teacher`, trained with `seed`, writes the silver trees. The training
+    of this parser must be finished.
     """
     wanted = {"train": (_TRAIN, GOLD_TREES), "valid": (_VALID, TEST_TREES),
               "test": (_TEST, TEST_TREES)}  # fmt: skip

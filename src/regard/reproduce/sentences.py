@@ -51,7 +51,7 @@ class Effect:
 
     @property
     def mean(self) -> float:
-        """The mean of `values` less the mean of `others`."""
+        """The mean of `values` minus the mean of `others`."""
         return fmean(self.values) - fmean(self.others)
 
     @property

@@ -96,7 +96,7 @@ class Small:
 
 @cache
 def _chosen(folder: Path, language: str, minutes: float) -> Choice:
-    """The recipe for a folder's text; it is chosen only once, as choosing measures the machine.
+    """The recipe for a folder's text, chosen only once, because the choice measures the machine.
 
     The machine is measured with one thread, because each row is trained with one thread.
     """

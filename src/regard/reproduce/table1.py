@@ -93,7 +93,7 @@ def _part(layer: str) -> str:
 def exponents(layer: str, found: Measured) -> dict[str, float]:
     """The exponent with which each cost grows in n or d, computed from the two largest sizes.
 
-    The exponent of the longest chain is computed from all sizes, as a chain's length is exact.
+    The exponent of the longest chain is computed from all sizes, because its length is exact.
     """
     n, d, widths = NS[-1], DS[0], TIMED_DS.get(layer, DS)[-2:]
     return {

@@ -101,7 +101,7 @@ def write_tables(
 
 
 def _as_written(study: Study, one: Experiment) -> Study:
-    """The study with the seeds of its written table; unchanged if no table was written."""
+    """The study with the seeds of the table written for `one`; unchanged if there is none."""
     try:
         written = json.loads((study.out / f"{one.name}.json").read_text("utf-8"))
         return replace(study, seeds=tuple(written["seeds"]))

@@ -42,7 +42,7 @@ class TriedRow:
 
         The run `chosen_run` trains the best recipe, which is known only after all recipes are
         tried. Its substitute is the first recipe: all tried recipes have the same size and number
-        of steps, so a plan of the run or its progress is the same.
+        of steps, so the plan and the progress of the run are the same with any of them.
         """
         chosen = {self.chosen_run: self.recipe} if len(self.tried) > 1 else {}
         return {**self.tried, **chosen}

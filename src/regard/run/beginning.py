@@ -70,9 +70,9 @@ def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
 def recipe_changes(directory: Path, recipe: Recipe) -> list[Change]:
     """The changes that make the recipe of a run directory into `recipe`.
 
-    The list is empty for a new directory. Two kinds of changes are allowed and left out: in
-    `training.minutes`, as a run may be given more time, together with how often it saves and
-    validates; and in the section [search], which has no influence on the weights.
+    The list is empty for a new directory. Two kinds of changes are allowed and left out. A run may
+    get another `training.minutes`, and then also save and validate at other intervals. The section
+    [search] may change, because it has no influence on the weights.
     """
     earlier, its = begun(directory) or recipe, recipe.training
     timed = {"minutes": its.minutes}
@@ -119,9 +119,9 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
 
     A recipe.toml that means the same recipe is not replaced, even if its text differs: an older
     version of regard wrote fewer fields. If only the length of the training or the section [search]
-    changes, a finished model in the directory stays valid until training has made a new model, and
-    it keeps its own section [search], which may have been tuned. Before any other change, the
-    model's manifest is removed, which makes the model invalid.
+    changes, a finished model in the directory stays valid until training has made a new model. The
+    finished model keeps its own section [search], which may have been tuned. Before any other
+    change, the model's manifest is removed, which makes the model invalid.
     """
     path, before, its = directory / "recipe.toml", begun(directory), recipe
     if before is not None and (directory / MANIFEST).exists():

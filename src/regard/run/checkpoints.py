@@ -79,8 +79,8 @@ def save(
     N is about["step"], and the manifest includes all of `about`. `weights` and `moments` are an
     optimizer's named weights and state. `randoms` has the random states of all processes, by rank.
     A checkpoint with about["extra"] serves only to continue from: it does not count for `keep`, and
-    the next save removes it. Checkpoints of later steps are removed, too: they are damaged, since
-    the run would have continued from an undamaged one. Returns the path of the new checkpoint.
+    the next save removes it. Checkpoints of later steps are removed, too: they are damaged, because
+    a run continues from its newest undamaged checkpoint. Returns the path of the new checkpoint.
     """
     path = directory / f"step-{about['step']}"
 
@@ -110,7 +110,7 @@ def restore(checkpoint: Checkpoint, optimizer: Optimizer) -> RandomStates:
 
 
 def random_states(rank: int = 0) -> RandomStates:
-    """The states of this process's random generators, under names that contain its `rank`."""
+    """The states of this process's random generators, by the names of `RandomStates`."""
     states = {_named("cpu", rank): torch.get_rng_state()}
     if torch.cuda.is_available():
         states[_named("cuda", rank)] = torch.cuda.get_rng_state()

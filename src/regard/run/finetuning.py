@@ -1,4 +1,4 @@
-"""Fine-tuning: a run on other data that begins with the weights of a finished model.
+"""Fine-tuning: a run that begins with the weights of a finished model, on other data.
 
 The weights become the run's first checkpoint, of step 0. RUN/from.json, which names the model, is
 written first, so that the run begins with these weights even if it is interrupted at once.

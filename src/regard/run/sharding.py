@@ -1,4 +1,4 @@
-"""Divide a model that is too large for one device among processes, by PyTorch's `fully_shard`.
+"""Divide among processes, by PyTorch's `fully_shard`, a model too large for one device.
 
 Each process keeps a shard of every parameter: some of its rows, in fp32, with their gradients and
 moments. When a layer computes, its weights are gathered in the precision of training, and are

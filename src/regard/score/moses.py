@@ -44,7 +44,7 @@ def tokenise(line: str, language: str) -> str:
 def normalise(line: str, language: str) -> str:
     """Make quotation marks, dashes and blanks plain: `normalize-punctuation.perl -l LANGUAGE`.
 
-    The script reads bytes: for it, only ASCII has letters, digits and blanks.
+    The script reads bytes, so it knows only the letters, digits and blanks of ASCII.
     """
     text = _replaced(f"{line}\n", _PLAIN)  # one rule of the script needs a character after the line
     if language == "en":

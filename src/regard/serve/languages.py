@@ -15,8 +15,8 @@ from regard.text.scripts import refuse_country
 
 CODE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})?")
 SURE = 0.5
-"""py3langid is sure of a language if its probability is higher. In a short text, the most probable
-of all languages is often a wrong one, with a low probability."""
+"""py3langid is sure of a language whose probability is higher than this. In a short text, the most
+probable of all languages is often a wrong one, with a low probability."""
 LOOKED_AT = 2000
 """The language of a text is detected from at most this many characters at its beginning."""
 _NAMES = {
@@ -101,9 +101,9 @@ def _identifier() -> Any:
 class Detector:
     """Detects which of the given languages a text is in.
 
-    py3langid does not know all languages. Where one of the given languages is unknown to it, a text
-    is taken for this language if py3langid, asked for the most probable of all languages that it
-    knows, is `SURE` of one that is not given.
+    A given language may be unknown to py3langid. A text is taken for this language if the most
+    probable of all languages that py3langid knows is not a given one, and its probability is above
+    `SURE`; or if py3langid knows no given language.
     """
 
     def __init__(self, languages: Sequence[str]):

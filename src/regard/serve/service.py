@@ -203,7 +203,7 @@ class Service:
 def _submit(
     engine: Engine, jobs: Sequence[Job], ask: Callable[[int, str], SentenceRequest]
 ) -> None:
-    """Submit the sentences of all jobs at once, as the first job alone could fill the queue."""
+    """Submit the sentences of all jobs at once: the first job alone could fill the queue."""
     asked = [ask(*numbered) for job in jobs for numbered in enumerate(job.passage.sentences)]
     futures = iter(engine.submit(asked))
     for job in jobs:

@@ -132,7 +132,7 @@ class Learner:
         """Subtract from the counts the pairs of pieces that are no longer neighbours."""
         for left, right, _, weight in parted.by_pair():
             pair = self._pairs.find(left, right)
-            if pair is not None:  # only the pair that was joined has no number any more
+            if pair is not None:  # None means the pair that was joined, which is forgotten
                 self._pairs.change(pair, -weight)
 
     def _meet(self, met: Meetings) -> None:
@@ -238,7 +238,7 @@ class _Pairs:
         self.counts[piece] += weight
         self._total -= weight
 
-    def score(self, pairs: Positions) -> None:
+    def score(self, pairs: NDArray[np.int64]) -> None:
         """Compute the gains of these pairs."""
         n, left, right = self._occur[pairs], self.left[pairs], self.right[pairs]
         into = self._into[pairs]

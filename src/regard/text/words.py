@@ -22,7 +22,7 @@ def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(line.split(" "))
-        # In text without blanks, nearly each line is a word that occurs once: not all may go.
+        # Some words that occur once must stay: without blanks, nearly each line is such a word.
         if len(counts) > MOST_WORDS:
             counts = Counter(dict(counts.most_common()[: MOST_WORDS // 2]))
     cut = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str

@@ -44,7 +44,7 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
     A line may end in a line feed, with or without a carriage return, or in neither. Raises
     DataError, with file, line and column (from 1), for a bracket that is missing, surplus or empty;
     for a word outside all brackets; for a word without a tag beside a bracketed phrase or word; and
-    for a tree of over MOST_TOKENS.
+    for a tree that is too long (MOST_TOKENS).
     """
     reader = _Reader(name)
     for number, line in _numbered(lines):
@@ -104,11 +104,6 @@ def pretty(tree: Tree, columns: int = 100) -> str:
     return "\n".join(lines)
 
 
-def penn_word(word: str) -> str:
-    """The word with its brackets, ()[]{}, written as in treebanks of newswire: ( is -LRB-."""
-    return word.translate(_BRACKETS)
-
-
 def plain_word(word: str) -> str:
     """The word as it was printed: -LRB- is (, `1\\/2` is 1/2 and `\\*` is *."""
     for code, bracket in _CODES.items():
@@ -117,7 +112,7 @@ def plain_word(word: str) -> str:
 
 
 def without_blanks(tree: Tree) -> Tree:
-    """The tree with each blank in a word replaced by _, so that each word is a single word."""
+    """The tree with each blank in a word replaced by _, so that no word contains a blank."""
     return tree.fold(_without_blanks)
 
 
@@ -127,7 +122,6 @@ def _without_blanks(node: Tree, inside: list[Tree]) -> Tree:
 
 
 _CODES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
-_BRACKETS = str.maketrans({bracket: code for code, bracket in _CODES.items()})
 _ROUND = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
 
 
@@ -264,7 +258,7 @@ def _clipped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A tree with its length on one line, which is stored to measure each subtree only once."""
+    """A tree and its length on one line; the length is stored, so that it is measured only once."""
 
     tree: Tree
     length: int

@@ -10,7 +10,7 @@ from regard.trees.tree import Tree
 TRACE = "-NONE-"
 """Tag of an element that is not spoken: `(NP-SBJ (-NONE- *-1))`."""
 OUTER = ("", "TOP", "ROOT", "S1", "VROOT")
-"""Labels of a bracket around the whole tree, which says nothing about the sentence."""
+"""Labels of a bracket that is around the whole tree and says nothing about the sentence."""
 
 _FUNCTION = re.compile(r"[-=]")
 

@@ -24,9 +24,9 @@ def aligned(
     """Pair each word of a translation with the word of the sentence that has the largest weight.
 
     The weights are the mean over all heads and layers of encoder-decoder attention. </s> is left
-    out, as words without a counterpart often attend to </s>. The model reads one blank between two
-    words, because further blanks would count as words. Returns no pairs if either text is blank,
-    the sentence has more than `longest` pieces, the translation is too long for the model, the
+    out, because words without a counterpart often attend to </s>. The model reads one blank between
+    two words, because further blanks would count as words. Returns no pairs if a text is blank, the
+    sentence has more than `longest` pieces, the translation is too long for the model, the
     model has no encoder-decoder attention, or it is not known which pieces belong to which word.
     """
     before, after = (re.sub("[ \t]+", " ", t).strip(" ") for t in (sentence, translation))

@@ -93,7 +93,7 @@ def _about(module: nn.Module, masked: bool) -> tuple[str, str]:
 
 
 def _addition(module: nn.Module) -> tuple[bool, nn.LayerNorm | None]:
-    """Whether a sub-layer's output is added to its input, and the LayerNorm that follows."""
+    """Whether a sub-layer's output is added to its input; and the LayerNorm after it, or None."""
     match module:
         case AddNorm():
             return not isinstance(module, NormOnly), module.norm

@@ -23,7 +23,7 @@ class Kernel:
     """
 
     _warned = False
-    """Whether a failure was logged. Only one is: other kernels often fail for the same reason."""
+    """Whether a failure was logged. Later failures are not: they often have the same reason."""
 
     def __init__(self, name: str):
         self._name = name

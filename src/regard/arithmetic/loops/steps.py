@@ -136,7 +136,7 @@ def make_steps(
     `finish_by_beam`, the length penalties, and the ids of tokens that are never produced.
     `embedding` is the matrix, its scale, and the positional encoding of each step. `decoder` is
     what `decode_layers` takes as `weights`, `numbers`, `sizes` and `eps`; `output` is what
-    `project` takes as `weights` and `numbers`. `past` holds keys and values, and the filled slots.
+    `project` takes as `weights` and `numbers`. `past`: keys and values; how many slots are filled.
     """
     rows, (count, eos, pad, by_beam, penalty, never) = live[1].size, rules
     matrix, scale, positions = embedding

@@ -1,9 +1,9 @@
 """Products of matrices of 8-bit integers, by the VNNI instruction of x86 processors, for loops.
 
-The instruction has a vector of sums in int32. To each sum it adds four products of an unsigned and
-a signed 8-bit integer. Numba has no such instruction, so this module defines a type for a vector of
-sums, and functions that loops call to use the instruction. On a processor without the instruction,
-`products` multiplies 8-bit weights in fp32.
+The instruction updates a vector of sums in int32: to each sum, it adds four products of an unsigned
+and a signed 8-bit integer. Numba lacks this instruction, so this module defines a type for a vector
+of sums, and functions that loops call to use the instruction. On a processor without the
+instruction, `products` multiplies 8-bit weights in fp32.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ ROUNDED = "int32" if _LANES else "int8"
 _BLOCK = 2 * _LANES
 """The number of outputs in a block. For each row of x, a block has two vectors of sums."""
 _ROWS = 4
-"""The number of rows of x that are multiplied with a block of weights together."""
+"""The number of rows of x that `_four_rows` multiplies by a block of weights."""
 
 _intrinsic: Callable[..., Any] = numba.extending.intrinsic
 _INT = ir.IntType(32)

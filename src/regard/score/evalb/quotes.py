@@ -5,7 +5,7 @@ from regard.score.evalb.reading import EvalbSentence
 
 
 def put_back(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters) -> None:
-    """Put back a mark that one sentence deletes if the other keeps a mark at the same position."""
+    """If one sentence deletes a mark where the other keeps one, put the deleted mark back."""
     deleted = parameters.deleted
     for number, mark in enumerate(test.quotes):
         place = mark.place  # as in EVALB: the position before `_insert` moves the mark
