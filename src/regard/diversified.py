@@ -91,7 +91,7 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
 
 
 def _three(start: Start, its: _Places, own: Recipe | None, translate: Translate) -> Iterator[Start]:
-    """Yield the starts; `own` is the recipe of the run in OUT, if it has begun."""
+    """Yield the starts as `diversified` does; `own` is the recipe of the run in OUT, or None."""
     first = begun(its.forward)
     if first is None:
         refuse_filled(its.text)

@@ -56,8 +56,8 @@ def claims(
     Some claims are calculated in seconds. The others train small models on the built-in corpus, for
     a minute each; nothing is downloaded. All claims take less than an hour on two cores.
 
-    A verdict is only about models of this size: the claim holds, it does not hold here, or it
-    cannot be decided, because the seeds differ too much (one-sided 95 % bounds, Student's t).
+    A verdict is about models of this size only. The claim holds, does not hold here, or cannot be
+    decided: results differ too much between seeds (one-sided 95 % bounds, Student's t).
 
     Finished calculations and trainings are kept in --out: the same command continues after Ctrl-C
     or a kill, and with more --seeds it does only the new ones.

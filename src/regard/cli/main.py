@@ -32,13 +32,14 @@ from regard.errors import RegardError, printable, unknown
 
 
 class Commands(TyperGroup):
-    """A group of commands; an unknown command is refused, with the name of a similar one."""
+    """A group of commands; an unknown command is refused, with similar or all names."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of this name.
 
-        For an unknown name, raises a RecipeError that suggests a similar name. Returns None instead
-        if the unknown name begins with a hyphen, or if a shell asks for completions.
+        For an unknown name, raises a RecipeError that suggests a similar name or lists names.
+        Returns None instead if the unknown name begins with a hyphen, or if a shell asks for
+        completions.
         """
         found = super().get_command(ctx, cmd_name)
         if found is None and not cmd_name.startswith("-") and not ctx.resilient_parsing:

@@ -56,7 +56,7 @@ class Complement:
     object: Nominal | None = None
     negative: bool = False
     result: tuple[Word, Word] | None = None
-    """The English adjective after `more`, and the German comparative."""
+    """In "make it more difficult": the adjective, and the German comparative."""
 
     @property
     def ending(self) -> Nominal | None:

@@ -1,4 +1,4 @@
-"""`regard import joeynmt`: read a model directory of JoeyNMT with a Transformer."""
+"""`regard import joeynmt`: read the model directory of a Transformer that JoeyNMT trained."""
 
 from dataclasses import replace
 from pathlib import Path

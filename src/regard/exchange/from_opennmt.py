@@ -1,4 +1,4 @@
-"""`regard import opennmt`: read a .pt file of OpenNMT-py 3 with a Transformer."""
+"""`regard import opennmt`: read the .pt file of a Transformer that OpenNMT-py 3 trained."""
 
 from argparse import Namespace
 from pathlib import Path

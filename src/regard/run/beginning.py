@@ -118,10 +118,11 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
     """Write `recipe` and the tokenizer of `data` into a run directory, unless they are there.
 
     A recipe.toml that means the same recipe is not replaced, even if its text differs: an older
-    version of regard wrote fewer fields. If only the length of the training or the section [search]
-    changes, a finished model in the directory stays valid until training has made a new model. The
-    finished model keeps its own section [search], which may have been tuned. Before any other
-    change, the model's manifest is removed, which makes the model invalid.
+    version of regard wrote fewer fields. If only the length of the training, the intervals between
+    saves and validations, or the section [search] change, a finished model in the directory stays
+    valid until training has made a new model. The finished model keeps its own section [search],
+    which may have been tuned. Before any other change, the model's manifest is removed, which makes
+    the model invalid.
     """
     path, before, its = directory / "recipe.toml", begun(directory), recipe
     if before is not None and (directory / MANIFEST).exists():

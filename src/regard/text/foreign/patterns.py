@@ -37,7 +37,7 @@ class _Ways(NamedTuple):
 
     choices: int
     endless: int
-    """The number of successive parts that may repeat without an upper bound."""
+    """In one alternative, at most this many parts may repeat without an upper bound."""
 
 
 class _Unsafe(Exception):
