@@ -277,6 +277,23 @@ def test_what_is_not_trained_on_does_not_count(tmp_path: Path) -> None:
     assert ParallelText.of(*twice) == clean
 
 
+def test_pairs_that_mix_repeats_count_once(tmp_path: Path) -> None:
+    texts = [["one"], ["two"]]
+    for files in texts:
+        name = files[0]
+        write(tmp_path / name, (f"{name} {number} {number * number}" for number in range(200)))
+        files[0] = str(tmp_path / name)
+    sides = [Path(files[0]) for files in texts]
+    found = []
+    for mix in ([1, 1], [1, 10]):
+        out, recipe = tmp_path / f"{mix}", SMALL.but(vocabulary=300)
+        prepare(source=sides, target=sides, out=out, recipe=recipe, mix=mix)
+        found.append(ParallelText.of_data(out))
+    once, repeated = found
+    assert repeated.pairs == once.pairs < 400
+    assert repeated.characters == pytest.approx(once.characters, rel=0.05)
+
+
 def test_a_large_text_is_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.budget.text.COUNTED", 500)
     write(tmp_path / "a", (f"{number % 5000:04}" for number in range(10_000)))

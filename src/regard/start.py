@@ -86,8 +86,8 @@ from regard.machine.devices import choose_device
 from regard.presets import SMALL_PARSE, recipe_named
 from regard.recipe import Recipe, assigned_field, changes
 from regard.run.beginning import alone_in, begun
-from regard.run.finetuning import keep_origin, refuse_other_origin, refuse_other_shape
-from regard.run.model_directory import Model, open_model
+from regard.run.finetuning import keep_origin, open_origin, refuse_other_origin, refuse_other_shape
+from regard.run.model_directory import Model
 from regard.score.bleu import refuse_missing
 from regard.text.opening import open_tokenizer
 
@@ -214,7 +214,7 @@ def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
     if can_be_prepared:
         return data, False
     if (start.out / "checkpoints").is_dir():
-        raise RegardError(f"{start.out}: was begun with --data: give it again")
+        raise RegardError(f"{start.out}: its data is gone: give --data, or its files again")
     raise RegardError(
         f"{start.out}: nothing to train on yet: give --source and --target, --trees, or --data"
     )
@@ -222,7 +222,7 @@ def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
 
 def _model(start: Start, directory: Path) -> Model:
     """Open the model of --from; raises RegardError if the run has another task or tokenizer."""
-    model = open_model(directory)
+    model = open_origin(directory, start.out)
     made = asked = model.recipe.task.output
     if start.is_for_trees:
         asked = "trees"

@@ -64,7 +64,9 @@ def test_a_folder_whose_name_is_not_utf_8(files: list[str], tmp_path: Path) -> N
     assert out + b": done; " in done.stdout
 
 
-@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_to_all_of_its_processes_leaves_nothing(
     files: list[str], tmp_path: Path, signum: int, status: int
 ) -> None:

@@ -218,9 +218,8 @@ def test_a_run_goes_on_with_the_data_it_was_begun_with(world: World) -> None:
     run = world.copy("run")
     assert not (run / "data").exists()
     with unchanged(world.folder):
-        assert (
-            refused("train", "-q", "--out", run) == f"{run}: was begun with --data: give it again"
-        )
+        said = refused("train", "-q", "--out", run)
+    assert said == f"{run}: its data is gone: give --data, or its files again"
 
 
 def test_what_was_prepared_is_what_the_model_says(world: World) -> None:

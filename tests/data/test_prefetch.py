@@ -1,5 +1,6 @@
 """Another process forms the same batches as this one, and never outlives it."""
 
+import errno
 import os
 import pickle
 import random
@@ -133,3 +134,14 @@ def test_it_ends_silently_with_this_process_however_that_ends(data: Path, signum
         assert process.communicate() == ("", "")
         assert process.returncode == {signal.SIGKILL: -signum, signal.SIGHUP: 0}[signum]
     assert_ended(pid)
+
+
+def test_a_process_that_cannot_be_started_is_named(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("subprocess.Popen", full)
+    with pytest.raises(TrainingError, match="makes batches cannot be started: Resource temporari"):
+        ahead(data, training_batches(data, PACKED))

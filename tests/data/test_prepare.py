@@ -194,6 +194,19 @@ def test_the_tokenizer_learns_from_an_even_sample(
     assert manifest["sample"] == pytest.approx(20 / 101, abs=0.03)
 
 
+def test_of_text_without_blanks_byte_pairs_learn_from_less(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LEARNT_UNSPACED", 1000)
+    joined = [line.replace(" ", "") + "一二三四五六七八九十" * 2 for line in TARGETS]
+    shares = []
+    for targets, kind in ((TARGETS, "bpe"), (joined, "bpe"), (joined, "wordpiece")):
+        corpus.write(SOURCES, targets)
+        corpus.prepare(RECIPE.but(kind=kind, vocabulary=700))
+        shares.append(json.loads((corpus.out / "manifest.json").read_bytes())["sample"])
+    assert shares == [1.0, pytest.approx(1000 / sum(map(len, joined)), rel=0.1), 1.0]
+
+
 # Real text.
 
 

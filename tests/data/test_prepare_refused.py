@@ -117,19 +117,33 @@ def test_wrong_paths_are_refused(corpus: Corpus, tmp_path: Path) -> None:
         assert said in corpus.refusal(valid_sources=[wrong], valid_targets=[corpus.target])
 
 
-def test_text_that_changes_while_it_is_read_is_refused(corpus: Corpus) -> None:
-    grown = False
+@pytest.mark.parametrize("longer", [True, False])
+def test_text_that_changes_while_it_is_read_is_refused(corpus: Corpus, longer: bool) -> None:
+    changed = False
 
-    def grow(progress: Progress) -> None:
-        nonlocal grown
-        if progress.stage == "learn" and progress.done and not grown:
-            grown = True
-            with corpus.source.open("a") as source, corpus.target.open("a") as target:
-                source.write("more\n" * 20)
-                target.write("mehr\n" * 20)
+    def change(progress: Progress) -> None:
+        nonlocal changed
+        if progress.stage == "learn" and progress.done and not changed:
+            changed = True
+            more = ["more"] * (20 if longer else 0)
+            corpus.write([*SOURCES, *more], [*TARGETS[::-1], *more])
 
-    with pytest.raises(DataError, match=r"had 101 pairs .* now has 121"):
-        corpus.prepare(RECIPE.but(deduplicate=True), progress=grow)
+    with pytest.raises(DataError, match=r"text\.en: has changed while it was read: do not change"):
+        corpus.prepare(RECIPE.but(deduplicate=True), progress=change)
+    assert not corpus.out.exists()
+
+
+def test_validation_text_that_changes_while_it_is_read_is_refused(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    valid = tmp_path / "valid"
+    valid.write_text("some words\n", "utf-8")
+
+    def change(progress: Progress) -> None:
+        valid.write_text("other words\n", "utf-8")
+
+    with pytest.raises(DataError, match="valid: has changed while it was read"):
+        corpus.prepare(progress=change, valid_sources=[valid], valid_targets=[valid])
     assert not corpus.out.exists()
 
 

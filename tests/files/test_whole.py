@@ -1,5 +1,6 @@
 """Whatever interrupts a writer, what was there before is there after."""
 
+import errno
 import itertools
 import os
 from pathlib import Path
@@ -88,6 +89,20 @@ def test_only_temporary_names_are_removed(tmp_path: Path) -> None:
     remove_leftovers(tmp_path)
     remove_leftovers(tmp_path / "missing")
     assert sorted(p.name for p in tmp_path.iterdir()) == others
+
+
+def test_what_cannot_be_removed_stays_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".a.7.tmp").mkdir()
+    (tmp_path / ".b.8.tmp").touch()
+
+    def forbidden(path: Path) -> None:  # as for a file of another user
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("shutil.rmtree", forbidden)
+    remove_leftovers(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == [".a.7.tmp"]
 
 
 def test_the_instants_of_these_tests_are_counted(tmp_path: Path) -> None:

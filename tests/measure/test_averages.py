@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -83,3 +84,14 @@ def test_stopped_while_it_averages_it_begins_with_that_again_and_then_stays(
     regard.train(**given)
     assert (out / "model.safetensors").read_bytes() == weights
     assert averaged(out) == tried
+
+
+def test_without_some_of_its_checkpoints_the_model_stays(given: dict[str, Any]) -> None:
+    given["changes"] |= {"training.best": "loss", "training.validate_every": 2}
+    out = regard.train(**given)
+    made = open_model(out).manifest["averaged"]
+    weights = (out / "model.safetensors").read_bytes()
+    shutil.rmtree(out / f"checkpoints/step-{made[0]}")
+    regard.train(**given)
+    assert (out / "model.safetensors").read_bytes() == weights
+    assert open_model(out).manifest["averaged"] == made

@@ -250,3 +250,18 @@ def test_time_is_counted_over_all_starts(
     assert seconds == sorted(seconds)
     assert saved.manifest["state"]["seconds"] < seconds[1] < seconds[-1] < 1000
     assert open_model(tmp_path / "run").manifest["seconds"] == pytest.approx(seconds[-1], abs=0.1)
+
+
+def test_a_run_of_weeks_keeps_an_hour_and_a_half_for_its_end(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, begun = 1000.0, 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    weeks = 14 * 24 * 3600.0
+    run = Run(tmp_path / "run", RECIPE.but(minutes=weeks / 60, tune=True), data)
+    run.clock.start(state := TrainingState(5))
+    for left, ends in ((5401, False), (5399, True)):
+        now = begun + weeks - left
+        run.clock.count_time(state)
+        assert due_at(run, state).leave is False
+        assert run.clock.over is ends

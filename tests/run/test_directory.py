@@ -214,6 +214,18 @@ def test_fewer_checkpoints_than_are_to_be_averaged_are_told(tmp_path: Path, data
     ]
 
 
+def test_a_finished_model_outlives_the_checkpoints_it_was_made_from(copy: Path, data: Path) -> None:
+    before, said = content(copy), list[str]()
+    for step in (2, 4):
+        shutil.rmtree(copy / f"checkpoints/step-{step}")
+    trained(copy, data, SHORT, warn=said.append)
+    assert said == [f"{copy}: some checkpoints that the model was made from are gone: it stays"]
+    assert (copy / "model.safetensors").read_bytes() == before["model.safetensors"]
+    assert open_model(copy).manifest["averaged"] == [2, 4, 6]
+    trained(copy, data, SHORT.but(steps=8), accept_changes=True)  # which makes another model
+    assert open_model(copy).manifest["averaged"] == [6, 8]
+
+
 def test_an_older_recipe_file_that_means_the_same_is_left_as_it_is(copy: Path, data: Path) -> None:
     path = copy / "recipe.toml"
     older = path.read_text().replace("patience = 0\n", "")  # before there was such a field
@@ -260,6 +272,22 @@ def test_muon_continues_a_run_of_adam_and_adam_none_of_muon(copy: Path, data: Pa
     with pytest.raises(RecipeError, match=r"learned by Muon.* keep .*muon, or .* another --out"):
         trained(copy, data, longer.but(optimizer="adam", steps=9), accept_changes=True)
     assert content(copy) == before
+    recipe = copy / "recipe.toml"  # it may be edited, or be written before the first step by Muon
+    recipe.write_text(recipe.read_text().replace('optimizer = "muon"', 'optimizer = "adam"'))
+    with pytest.raises(RecipeError, match="learned by Muon"):
+        trained(copy, data, longer.but(optimizer="adam"))
+
+
+def test_a_kill_before_the_first_step_by_muon_leaves_the_run_to_adam(
+    copy: Path, data: Path
+) -> None:
+    longer = SHORT.but(steps=8)
+    with pytest.raises(ZeroDivisionError):
+        muon, listeners = longer.but(optimizer="muon"), (lambda _: 1 // 0,)
+        trained(copy, data, muon, accept_changes=True, listeners=listeners)
+    assert begun(copy) == muon
+    trained(copy, data, longer, accept_changes=True)
+    assert open_model(copy).manifest["step"] == 8
 
 
 def test_a_validation_that_is_no_number_is_never_the_best() -> None:

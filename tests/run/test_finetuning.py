@@ -10,7 +10,12 @@ from cli.spoiling import reseal
 from regard.errors import ModelError, RegardError
 from regard.recipe import Recipe
 from regard.run.checkpoints import newest
-from regard.run.finetuning import begin_from_model, keep_origin, refuse_other_shape
+from regard.run.finetuning import (
+    begin_from_model,
+    keep_origin,
+    open_origin,
+    refuse_other_shape,
+)
 from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
 from regard.run.run import Run
@@ -92,8 +97,14 @@ def test_a_run_stays_with_the_model_it_began_with(data: Path, model: Path, tmp_p
         keep_origin(other, Path(shutil.copytree(model, tmp_path / "without")))
     keep_origin(model, run)
     keep_origin(model, run)
-    with pytest.raises(RegardError, match="was begun with another --from: choose another --out"):
+    with pytest.raises(RegardError, match=r"another --from, .*: leave out --from to continue, or"):
         keep_origin(other, run)
+    assert open_origin(model, run).manifest == open_model(model).manifest
+    (run / "checkpoints/step-0").mkdir(parents=True)
+    with pytest.raises(RegardError, match=r"gone: is gone, but .*run has its weights: leave out -"):
+        open_origin(tmp_path / "gone", run)
+    with pytest.raises(ModelError, match="gone: no such model directory"):
+        open_origin(tmp_path / "gone", tmp_path / "new")
     (tmp_path / "file").touch()
     with pytest.raises(RegardError, match="file/run: cannot write: Not a directory"):
         keep_origin(model, tmp_path / "file/run")

@@ -1,5 +1,6 @@
 """The journal is JSON, line by line, and has each step that counts once."""
 
+import errno
 import json
 import math
 import os
@@ -117,7 +118,7 @@ def test_tensorboard_shows_each_number_once_though_a_run_came_back(tmp_path: Pat
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     def run(begin: int, end: int, loss: float) -> None:
-        listen = tensorboard(tmp_path / "board")
+        listen = tensorboard(tmp_path / "board", pytest.fail)
         listen({"event": "start", "time": 1.0, "step": begin})
         for step in range(begin + 1, end + 1):
             listen({"event": "step", "time": 1.0, "step": step, "loss": loss, "source_tokens": 3})
@@ -134,5 +135,23 @@ def test_tensorboard_shows_each_number_once_though_a_run_came_back(tmp_path: Pat
 
 def test_the_board_writes_nothing_before_a_run_starts(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    tensorboard(tmp_path / "board")
+    tensorboard(tmp_path / "board", pytest.fail)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorboard")
+def test_a_board_that_cannot_be_written_is_told_once_and_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tensorboard")
+    said: list[str] = []
+    listen = tensorboard(tmp_path / "board", said.append)
+    listen({"event": "start", "time": 1.0, "step": 0})
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter.add_scalar", full)
+    for step in (1, 2):
+        listen({"event": "step", "time": 1.0, "step": step, "loss": 2.0})
+    assert said == [f"{tmp_path / 'board'}: no more events are written: No space left on device"]

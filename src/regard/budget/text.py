@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.data.pairs import Pairs
+from regard.data.pairs import Pairs, prepared_manifest
 from regard.data.repeats import digest
 from regard.errors import DataError
 from regard.files.lines import read_lines, refuse_unreadable
@@ -76,17 +76,18 @@ class ParallelText(NamedTuple):
     def of_data(cls, data: Path) -> "ParallelText":
         """Estimate the size of the text from which this data was prepared.
 
-        Raises DataError if the data is missing or damaged, and ModelError if its tokenizer cannot
-        be opened.
+        A pair that `--mix` repeats counts once. Raises DataError if the data is missing or damaged,
+        and ModelError if its tokenizer cannot be opened.
         """
         pairs = Pairs.open(data, "train")
-        known = open_tokenizer(data)
-        each = cls(len(pairs), 0, (), known).characters_per_token()
+        known, kept = open_tokenizer(data), prepared_manifest(data)["counts"]["train"]["kept"]
+        each = cls(kept, 0, (), known).characters_per_token()
         both = np.stack([pairs.source_lengths, pairs.target_lengths], 1) - 1
         some = (both[:SAMPLED] * each).astype(int).tolist()
         lengths = tuple((s, t) for s, t in some)
         words = suited_tokenizer(read_lines(data / "valid.target.txt"))
-        return cls(len(pairs), int(both[:, 1].sum() * each), lengths, known, words)
+        characters = both[:, 1].sum() * each * kept / len(pairs)
+        return cls(kept, int(characters), lengths, known, words)
 
     def vocabulary(self) -> int:
         """The size of the target's vocabulary: the tokenizer's, or a size that suits the text."""

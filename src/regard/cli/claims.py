@@ -73,7 +73,7 @@ def claims(
     from regard.claims.registry import claims_named
     from regard.claims.tables import markdown, result_json
     from regard.claims.trying import try_claims
-    from regard.machine.workers import usable_cores
+    from regard.machine.cores import usable_cores
 
     if as_json and as_markdown:
         raise RecipeError("--json and --markdown are two forms of the same table: choose one")

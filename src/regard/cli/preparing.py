@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def preparing(quiet: bool, what: str) -> "Iterator[Callable[[Progress], object]]":
-    """A context in which data is prepared; SIGTERM ends it as in `ended_by_sigterm`.
+    """A context in which data is prepared; SIGTERM and SIGHUP end it as in `ended_by_sigterm`.
 
     Yields a function to call with each `Progress`. The function shows the progress, counted in
     `what`: "pairs" or "trees". If `quiet` is True, the function does nothing.
@@ -29,13 +29,21 @@ def preparing(quiet: bool, what: str) -> "Iterator[Callable[[Progress], object]]
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """A context in which SIGTERM raises SystemExit(143), so that unfinished files are removed."""
+    """A context in which SIGTERM or SIGHUP raises SystemExit, so that unfinished files are removed.
+
+    The exit status is 143 or 129. If SIGHUP is ignored, for example by `nohup`, it stays ignored.
+    """
 
     def leave(signum: int, _: object) -> None:
         sys.exit(128 + signum)
 
-    before = signal.signal(signal.SIGTERM, leave)
+    before = {
+        signum: signal.signal(signum, leave)
+        for signum in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(signum) != signal.SIG_IGN
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

@@ -154,8 +154,8 @@ def _processes(jobs: int) -> int:
     One process suits a GPU, and one for each core suits a CPU. Returns 0 instead of 1, because this
     process can do the work of a single worker itself.
     """
+    from regard.machine.cores import usable_cores
     from regard.machine.devices import choose_device, computes_beside
-    from regard.machine.workers import usable_cores
 
     count = jobs or (1 if computes_beside(choose_device()) else usable_cores())
     return 0 if count == 1 else count

@@ -172,8 +172,10 @@ def _set_up(threads: int) -> None:
     # The event loop releases Python's lock (the GIL) at each send. To get the lock back from a
     # translating thread, it may wait 5 ms by default, but only 0.2 ms with this setting.
     sys.setswitchinterval(0.0002)
+    set_threads(threads)
     cores = torch.get_num_threads()
-    set_threads(threads or (cores - 1 if cores > 2 else cores))  # one core is for the event loop
+    if not threads and cores > 2:
+        set_threads(cores - 1)  # one core is for the event loop
     keep_freed_memory()
 
 

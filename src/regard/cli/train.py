@@ -275,7 +275,7 @@ def train_and_show(
     from regard.trainer import train_prepared
 
     processes = processes or ALONE
-    listeners = (tensorboard(out / "board"),) if options.board and processes.first else ()
+    listeners = (tensorboard(out / "board", note),) if options.board and processes.first else ()
     display = TrainingDisplay() if processes.first and not quiet else None
     with interruptible(patient=processes.count > 1) as interrupt, display or nullcontext():
         try:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from regard.errors import DataError
 from regard.files.lines import decode_lines, read_blocks, refuse_unreadable
+from regard.files.regular import identity
 from regard.machine.workers import Workers
 
 TextPair = tuple[str, str]
@@ -91,6 +92,18 @@ class AlignedText:
         self.bytes = sum(path.stat().st_size for paths in self.files for path in paths)
         """The size of all stored files, in bytes."""
         self._listen = listen
+        self._before = [identity(path) for paths in self.files for path in paths]
+
+    def refuse_changed(self) -> None:
+        """Raise DataError if a file was replaced or written to since this object was made."""
+        paths = [path for paths in self.files for path in paths]
+        for path, before in zip(paths, self._before, strict=True):
+            if identity(path) != before:
+                raise DataError(
+                    "has changed while it was read: do not change the text while it is being "
+                    "prepared",
+                    path,
+                )
 
     def pairs(self) -> Iterator[TextPair]:
         """All pairs in order, decoded in this process; raises DataError as `each` does."""

@@ -45,7 +45,13 @@ class Prefetched:
     def __init__(self, batches: Batches, make: Callable[[], Batches]):
         self._state, self._epoch = batches.state(), batches.epoch
         program = "from regard.data.prefetch import serve_batches; serve_batches()"
-        process = started(program, CUDA_VISIBLE_DEVICES="")
+        try:
+            process = started(program, CUDA_VISIBLE_DEVICES="")
+        except OSError as error:
+            raise TrainingError(
+                f"the process that makes batches cannot be started: {error.strerror}: allow this "
+                "user more processes or memory"
+            ) from None
         assert process.stdin
         self.pid, self._asking = process.pid, process.stdin
         self._received: SimpleQueue[_Received | Exception] = SimpleQueue()

@@ -28,7 +28,8 @@ from regard.errors import DataError
 from regard.files.lines import read_lines, text_checksum
 from regard.files.manifest import MANIFEST, write_manifest
 from regard.files.replacing import whole_or_nothing
-from regard.machine.workers import Workers, usable_cores
+from regard.machine.cores import usable_cores
+from regard.machine.workers import Workers
 from regard.recipe import DataRecipe, Recipe, TokenizerRecipe
 from regard.text.cleaning import Verdict, judge_length, judge_text
 from regard.text.opening import open_tokenizer, tokenizer_files
@@ -38,6 +39,10 @@ from regard.text.tokenizer import Tokenizer
 LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
 """The tokenizer is learned from at most about this many pairs or characters, whichever is less. The
 pairs of a larger corpus are drawn at random, each with the same probability."""
+LEARNT_UNSPACED = 8_000_000
+"""Byte-pair encoding is learned from at most about this many characters of lines without blanks.
+Each such line is a new word, and learning takes some 350 bytes of memory for each character of a
+word; words between blanks recur, and take much less."""
 BYTES_PER_WORKER = 2 * 2**20
 """Each worker has at least this many bytes of stored text to process: with less text, a worker
 would take longer to start than to work."""
@@ -130,11 +135,11 @@ def prepare_text(
         given = () if hold_out else _valid_text(folder).pairs()
         job = EncodeForTraining(vocabulary, recipe.data, held_out, found.repeats, mix, [*given])
         train = encode(folder / "train", text, job, _sizes(vocabulary), pool)
-        _refuse_changed(text, found.pairs, train.read)
         _refuse_nothing_left(train, valid, text, valid_text)
         report = Report.of(train, valid, vocabulary)
-        inputs, sample = _inputs(text, valid_text), None if known else _share(found)
+        inputs, sample = _inputs(text, valid_text), None if known else _share(found, recipe)
         complete(folder, recipe, report, inputs, mix=mix, sample=sample)
+        _refuse_changed(text, valid_text)
     return report
 
 
@@ -150,7 +155,7 @@ def _inputs(train: AlignedText, valid: AlignedText) -> dict[str, list[Path]]:
 def _learn(
     text: AlignedText, found: Survey, recipe: Recipe, workers: Workers, sample: Path
 ) -> Tokenizer:
-    sampler = _Sampler(recipe, _share(found), frozenset(found.held_out))
+    sampler = _Sampler(recipe, _share(found, recipe), frozenset(found.held_out))
     with sample.open("wb") as file:
         file.writelines(text.each("learn", sampler, workers))
     # If there are workers, a separate process learns the tokenizer. When that process ends, much
@@ -162,9 +167,11 @@ def _learn(
     return tokenizer
 
 
-def _share(found: Survey) -> float:
+def _share(found: Survey, recipe: Recipe) -> float:
     """The share of the clean pairs that the tokenizer is learned from."""
     most = min(LEARNT_PAIRS, found.clean * LEARNT_CHARACTERS // max(1, found.characters))
+    if recipe.tokenizer.kind == "bpe":
+        most = min(most, found.clean * LEARNT_UNSPACED // max(1, found.unspaced))
     return most / max(most, found.clean, 1)
 
 
@@ -253,13 +260,9 @@ def _write_valid_text(
     return dropped
 
 
-def _refuse_changed(text: AlignedText, before: int, now: int) -> None:
-    if before != now:
-        raise DataError(
-            f"had {before} pairs when it was first read, and now has {now}: do not change the "
-            "text while it is being prepared",
-            text.files[0][0],
-        )
+def _refuse_changed(*texts: AlignedText) -> None:
+    for text in texts:
+        text.refuse_changed()
 
 
 def _refuse_nothing_left(

@@ -16,6 +16,9 @@ from regard.machine.workers import Workers
 from regard.recipe import DataRecipe, Recipe
 from regard.text.cleaning import Verdict, judge_text
 
+LONG_WORD = 20
+"""A line whose words are longer than this, on average, counts as a line without blanks."""
+
 
 @dataclass(frozen=True)
 class Survey:
@@ -27,6 +30,8 @@ class Survey:
     """The number of clean pairs, which `judge_text` keeps."""
     characters: int
     """The number of characters of the clean pairs."""
+    unspaced: int
+    """How many of them are in lines without blanks (see `LONG_WORD`), as in Chinese or Japanese."""
     held_out: list[TextPair]
     """Clean pairs that were drawn for validation, all different, in the order of the corpus."""
     repeats: Path | None
@@ -53,7 +58,7 @@ def survey(
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0
-    pairs = clean = characters = 0
+    pairs = clean = characters = unspaced = 0
     drawn: dict[TextPair, tuple[int, int]] = {}
     with digests.open("wb") as file:
         job = _Surveyor(rules, recipe.training.seed, wanted, mixed)
@@ -61,6 +66,7 @@ def survey(
             pairs += found.pairs
             clean += found.clean
             characters += found.characters
+            unspaced += found.unspaced
             file.write(found.digests)
             drawn = _lowest(wanted, drawn, found.drawn)
     if not pairs:
@@ -74,7 +80,8 @@ def survey(
             text.files[0][0],
         )
     few = sorted(list(drawn)[: different // 10], key=lambda pair: drawn[pair][1])
-    return Survey(pairs, clean, characters, few, marks if rules.deduplicate else None)
+    repeats = marks if rules.deduplicate else None
+    return Survey(pairs, clean, characters, unspaced, few, repeats)
 
 
 def _lowest(
@@ -111,10 +118,16 @@ class _Found:
     pairs: int
     clean: int
     characters: int
+    unspaced: int
     drawn: list[_Drawn]
     """The clean pairs of the block whose random numbers may be among the lowest of the corpus."""
     digests: bytes
     """The digest of each pair, as uint64; empty if duplicates need not be found."""
+
+
+def _unspaced(line: str) -> int:
+    """The number of characters, if the words of the line are long (`LONG_WORD`); otherwise 0."""
+    return len(line) if len(line) > LONG_WORD * (1 + line.count(" ")) else 0
 
 
 class _Surveyor:
@@ -133,11 +146,8 @@ class _Surveyor:
         pairs = block.pairs()
         clean = [judge_text(*pair, self._rules) is Verdict.KEPT for pair in pairs]
         kept = np.flatnonzero(clean)
-        characters = sum(
-            len(source) + len(target)
-            for (source, target), good in zip(pairs, clean, strict=True)
-            if good
-        )
+        sides = [side for i in kept for side in pairs[i]]
+        characters, unspaced = sum(map(len, sides)), sum(map(_unspaced, sides))
         drawn: list[_Drawn] = []
         if self._wanted:
             mine = np.array([digest(pairs[i], self._seed) for i in kept], np.uint64)
@@ -153,4 +163,4 @@ class _Surveyor:
                 ],
                 np.uint64,
             ).tobytes()
-        return _Found(block.size, len(kept), characters, drawn, digests)
+        return _Found(block.size, len(kept), characters, unspaced, drawn, digests)

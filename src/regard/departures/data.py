@@ -144,7 +144,7 @@ DATA = (
         quote="Sentences were encoded using byte-pair encoding",
         theirs="learned from the whole text (EN-DE), or from a part (EN-FR)",
         ours="learned from a random sample of at most about a million pairs and 200 million "
-        "characters",
+        "characters, of which 8 million without blanks",
         why="memory and time stay bounded for any text",
         tests=("tests/data/test_prepare.py",),
         judge=Judge(_sample),

@@ -22,6 +22,7 @@ from typing import Any
 from regard.errors import RegardError
 from regard.files.lines import read_lines, refuse_unreadable, text_checksum
 from regard.files.manifest import MANIFEST, read_manifest, write_sealed
+from regard.files.regular import identity
 from regard.files.whole import new_file, refusing_write_errors, remove_directory, write_file
 
 Lines = list[str]
@@ -41,7 +42,7 @@ class Blocks:
         refuse_unreadable(source)
         self.source, self.out, self.size = source, out, size
         self.folder = out.with_name(f".{out.name}.parts")
-        self._state = _state(source)
+        self._state = identity(source)
         self._settings = {"input": text_checksum(source), **settings, "lines a block": size}
         self.lines = 0
         self.tokens: list[int] = []
@@ -179,7 +180,7 @@ class Blocks:
         self._refuse_change()
 
     def _refuse_change(self) -> None:
-        if _state(self.source) != self._state:
+        if identity(self.source) != self._state:
             raise RegardError(
                 f"{self.source}: has changed while it was translated: put back what it was, or "
                 "choose another --out"
@@ -246,11 +247,6 @@ class Blocks:
         if free:
             self._release(number)
         return free
-
-
-def _state(path: Path) -> tuple[int, ...]:
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _differences(begun: dict[str, Any], settings: dict[str, Any]) -> list[str]:

@@ -46,6 +46,12 @@ def checksum(path: Path, *, follow_links: bool = False) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def identity(path: Path) -> tuple[int, ...]:
+    """Numbers of which one changes if the file is replaced or written to; links are followed."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def reason(error: Exception) -> str | Exception:
     """The part of an error to show: the system's message of an OSError, else the whole error."""
     return error.strerror or error if isinstance(error, OSError) else error

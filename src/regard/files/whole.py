@@ -170,10 +170,13 @@ def remove_directory(path: Path) -> None:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove the temporary files of killed writers; call it while no other process writes there."""
-    with refusing_write_errors(directory):
-        for path in directory.glob(".*.tmp"):
-            if LEFTOVERS.fullmatch(path.name):
+    """Remove the temporary files of killed writers; call it while no other process writes there.
+
+    A file that the system does not allow to remove stays, such as one of another user.
+    """
+    for path in directory.glob(".*.tmp"):
+        if LEFTOVERS.fullmatch(path.name):
+            with suppress(OSError):
                 is_folder = path.is_dir() and not path.is_symlink()
                 shutil.rmtree(path) if is_folder else path.unlink()
 

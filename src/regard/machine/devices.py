@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import RecipeError, TrainingError
+from regard.machine.cores import usable_cores
 from regard.machine.memory import all_bytes
 
 GRAPHS = threading.Lock()
@@ -154,7 +155,7 @@ def random_numbers_kept(device: torch.device) -> Iterator[None]:
 
 
 def set_threads(threads: int) -> None:
-    """Use this many cores; 0 leaves the number that PyTorch has chosen.
+    """Use this many cores; 0 leaves the number that PyTorch has chosen, if a container allows it.
 
     Raises RecipeError for a negative number, or for more than MOST_THREADS.
     """
@@ -162,6 +163,8 @@ def set_threads(threads: int) -> None:
         raise RecipeError(f"--threads {threads}: give up to {MOST_THREADS} cores, or 0 for all")
     if threads:
         torch.set_num_threads(threads)
+    elif (cores := usable_cores()) < torch.get_num_threads():
+        torch.set_num_threads(cores)
 
 
 def be_deterministic() -> None:

@@ -28,13 +28,6 @@ _AHEAD = 2
 finished tasks whose results are not fetched yet. This limits memory."""
 
 
-def usable_cores() -> int:
-    """How many processor cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 class Workers:
     """`count` processes, started by the constructor and ended at the end of a `with` block.
 

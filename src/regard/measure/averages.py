@@ -41,9 +41,9 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
     """
     manifest = read_manifest(run.directory.path)
     step, most = manifest["step"], len(manifest["averaged"])
-    if most <= 1:
-        return
     found = to_average(run.directory.checkpoints, manifest.get("best", 0), most, lambda _: None)
+    if most <= 1 or _steps(found) != sorted(manifest["averaged"]):  # some may be gone
+        return
     records = read_journal(run.journal.path)
     earlier = [r for r in records if r["event"] == "averaged" and r["step"] == step]
     if earlier:
@@ -79,6 +79,10 @@ def _try_averages(
     return tried if alone is None else [*tried, Average(1, alone)]
 
 
+def _steps(some: Sequence[Checkpoint]) -> list[int]:
+    return sorted(checkpoint.step for checkpoint in some)
+
+
 def _model(run: Run, weights: dict[str, Tensor]) -> EncoderDecoder:
     setup = run.setup
     return build(setup.recipe, setup.tokenizer, weights, run.directory.path).to(setup.device)
@@ -86,7 +90,7 @@ def _model(run: Run, weights: dict[str, Tensor]) -> EncoderDecoder:
 
 def _replace_model(run: Run, manifest: dict[str, Any], chosen: Sequence[Checkpoint]) -> None:
     directory = run.directory.path
-    steps = sorted(checkpoint.step for checkpoint in chosen)
+    steps = _steps(chosen)
     about = {key: value for key, value in manifest.items() if key not in SEAL}
     about |= {"averaged": steps}
     write_model(directory, run.setup.recipe, run.setup.tokenizer, average_weights(chosen), about)

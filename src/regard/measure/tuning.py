@@ -14,7 +14,7 @@ from regard.files.lines import read_lines, shown_name
 from regard.files.manifest import read_manifest, replace_file, unseal
 from regard.measure.averages import choose_average
 from regard.recipe import MOST_STEPPED, BleuTokenizer, SearchRecipe
-from regard.run.clock import TUNING
+from regard.run.clock import tuning_seconds
 from regard.run.journal import Journal, Record, read_journal
 from regard.run.model_directory import recipe_in
 from regard.run.run import Run
@@ -149,11 +149,11 @@ def write_tuned(
 def tune_run(run: Run) -> None:
     """Tune a finished run on the validation set, if its recipe says so; write into its journal.
 
-    The number of averaged checkpoints is chosen first, then beam and alpha. If the run's minutes
-    are limited, the two choices together have the share TUNING of these minutes; the first choice
-    takes at most about the share AVERAGES of this time. In the remaining time, beam and alpha are
-    chosen on as many sentences as the time allows. If the time allows fewer than FEWEST sentences,
-    beam and alpha stay unchanged. If a run is finished again, the records in its journal decide, as
+    The number of averaged checkpoints is chosen first, then beam and alpha. If the run's time is
+    limited, the two choices together have `tuning_seconds`; the first one takes at most about the
+    share AVERAGES of this time. In the remaining time, beam and alpha are chosen on as many
+    sentences as the time allows. If the time allows fewer than FEWEST sentences, beam and alpha
+    stay unchanged. If a run is finished again, the records in its journal decide, as
     `_keep_earlier` says.
 
     Raises Interrupted if a signal comes. Incomplete results are not written, so the same command
@@ -161,7 +161,7 @@ def tune_run(run: Run) -> None:
     """
     run.leave_if_asked()
     directory, recipe = run.directory.path, run.setup.recipe.training
-    began, seconds = time.monotonic(), 60 * recipe.minutes * TUNING or float("inf")
+    began, seconds = time.monotonic(), tuning_seconds(recipe.minutes) or float("inf")
     if recipe.tune:
         choose_average(run, AVERAGES * seconds)
     step = read_manifest(directory)["step"]

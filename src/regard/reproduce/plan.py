@@ -9,9 +9,9 @@ from heapq import heapreplace
 
 from regard.amounts import BYTES, SECONDS, amount
 from regard.cost import flop
+from regard.machine.cores import usable_cores
 from regard.machine.devices import choose_device, computes_beside
 from regard.machine.speed import single_precision_speed
-from regard.machine.workers import usable_cores
 from regard.paper import BASE, BASE_TIME, parameters
 from regard.recipe import Recipe
 from regard.reproduce.tables import Experiment, Study, all_tasks

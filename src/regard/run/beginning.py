@@ -100,13 +100,13 @@ def refuse_less_time(
         )
 
 
-def refuse_adam_after_muon(directory: Path, earlier: Recipe, recipe: Recipe) -> None:
-    """Raise RecipeError if `recipe` has Adam, and the run has learned by Muon, as `earlier` says.
+def refuse_adam_after_muon(directory: Path, learned_by: str, recipe: Recipe) -> None:
+    """Raise RecipeError if `recipe` has Adam, and the run was `learned_by` Muon.
 
     Adam divides by a mean of squared gradients, which Muon does not keep for its matrices: the
     mean stays 0, so Adam's first update would destroy them. Muon can continue a run of Adam.
     """
-    if (earlier.training.optimizer, recipe.training.optimizer) == ("muon", "adam"):
+    if (learned_by, recipe.training.optimizer) == ("muon", "adam"):
         raise RecipeError(
             f"{directory}: has learned by Muon, and Adam cannot continue from its moments: keep "
             f"training.optimizer = muon, or begin a new run with --from {directory} and another "

@@ -10,6 +10,13 @@ from regard.run.state import Due, Training, TrainingState
 CLOSING, TUNING = 0.01, 0.03
 """Shares of `training.minutes` that are reserved: at least `CLOSING` for the work after the last
 step, and `TUNING` for tuning, if the recipe's `tune` is set."""
+LONGEST_CLOSING, LONGEST_TUNING = 1800.0, 3600.0
+"""For each of the two, no more than this many seconds are reserved because of the share alone."""
+
+
+def tuning_seconds(minutes: float) -> float:
+    """The time for tuning in a run of so many minutes."""
+    return min(60 * minutes * TUNING, LONGEST_TUNING)
 
 
 class Clock:
@@ -87,8 +94,9 @@ class Clock:
         is not limited.
         """
         budget = 60 * self._recipe.minutes
-        closing = max(self._closing, CLOSING * budget)
-        return 0 < budget <= seconds + closing + TUNING * budget * self._recipe.tune
+        closing = max(self._closing, min(CLOSING * budget, LONGEST_CLOSING))
+        tuning = tuning_seconds(self._recipe.minutes) if self._recipe.tune else 0.0
+        return 0 < budget <= seconds + closing + tuning
 
     def saved(self, *, extra: bool) -> None:
         """Count the minutes to the next save from now on.

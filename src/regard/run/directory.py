@@ -20,7 +20,9 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.errors import InUse, TrainingError
+from regard.errors import InUse, ModelError, TrainingError
+from regard.files.manifest import unseal
+from regard.files.tensors import read_tensors
 from regard.files.whole import refusing_write_errors, remove_leftovers, write_file
 from regard.recipe import TrainingRecipe
 from regard.run import checkpoints
@@ -119,26 +121,47 @@ class RunDirectory:
         """Average checkpoints into the final model (§6.1); return its weights.
 
         If training.best is "last", the newest checkpoints are averaged; otherwise, the nearest ones
-        to the best validation. Processes that do not write return {}.
+        to the best validation. If they have made the model of this step already, and some of them
+        are gone, the model keeps its weights. Processes that do not write return {}.
         """
         if not self._writes:
             return {}
         recipe = setup.recipe.training
         wanted, best = recipe.average, state.best_step if recipe.best != "last" else 0
         found = checkpoints.to_average(self.checkpoints, best, wanted, self._warn)
-        if len(found) < wanted:
-            self._warn(
-                f"{self.path}: the model is the average of {len(found)}, not {wanted}, "
-                "checkpoints: no more were saved (training.save_every, training.save_minutes)"
-            )
-        weights, steps = average_weights(found), sorted(checkpoint.step for checkpoint in found)
+        steps = sorted(checkpoint.step for checkpoint in found)
+        same = {"step": state.step, **setup.fingerprints, **({"best": best} if best else {})}
+        if made := self._made_of_more(steps, same):
+            weights, steps = read_tensors(self.path / "model.safetensors"), made
+        else:
+            if len(found) < wanted:
+                self._warn(
+                    f"{self.path}: the model is the average of {len(found)}, not {wanted}, "
+                    "checkpoints: no more were saved (training.save_every, training.save_minutes)"
+                )
+            weights = average_weights(found)
         told = {"step": state.step, "averaged": steps, "seconds": round(state.seconds, 3)}
         told["cost"] = setup.cost(state).record()
         validation = last_validation(self.journal.path)
         figures = {k: v for k, v in validation.items() if k not in ("event", "samples")}
         last = {"last_validation": figures}
-        about = told | setup.fingerprints | ({"best": best} if best else {}) | last
+        about = told | same | last
         write_model(self.path, setup.recipe, setup.tokenizer, weights, about)
         write_file(self.path / "result.json", json.dumps(told | last, indent=1) + "\n")
         self.journal.write("finish", **told)
         return weights
+
+    def _made_of_more(self, steps: list[int], same: dict[str, Any]) -> list[int]:
+        """The steps whose average the finished model is, if some of them are not in `steps`.
+
+        Returns [] if there is no undamaged model, or if its manifest differs from `same`.
+        """
+        try:
+            manifest = unseal(self.path)
+        except ModelError:
+            return []
+        made: list[int] = manifest.get("averaged", [])
+        if set(made) <= set(steps) or any(manifest.get(key) != its for key, its in same.items()):
+            return []
+        self._warn(f"{self.path}: some checkpoints that the model was made from are gone: it stays")
+        return made

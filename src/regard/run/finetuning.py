@@ -48,6 +48,13 @@ def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
         )
 
 
+def open_origin(directory: Path, run: Path) -> Model:
+    """Open the model with which `run` begins; raises RegardError if it is gone or damaged."""
+    if not directory.exists() and checkpoints.paths(run / "checkpoints"):
+        raise RegardError(f"{directory}: is gone, but {run} has its weights: leave out --from")
+    return open_model(directory)
+
+
 def refuse_other_origin(directory: Path, run: Path) -> None:
     """Raise RegardError if the run cannot begin with the model in `directory`.
 
@@ -58,7 +65,10 @@ def refuse_other_origin(directory: Path, run: Path) -> None:
         raise RegardError(f"{run}: is the model that --from names: choose another --out")
     if (run / _ORIGIN).exists():
         if _origin(run)["sha256"] != checksum(directory / MANIFEST):
-            raise RegardError(f"{run}: was begun with another --from: choose another --out")
+            raise RegardError(
+                f"{run}: was begun with another --from, or that model has changed since: leave "
+                "out --from to continue, or choose another --out"
+            )
     elif (run / "recipe.toml").exists() or checkpoints.paths(run / "checkpoints"):
         raise RegardError(f"{run}: was begun without --from: choose another --out")
 

@@ -84,18 +84,20 @@ def last_validation(path: Path) -> Record:
     return validations[-1] if validations else {}
 
 
-def tensorboard(directory: Path) -> RecordListener:
+def tensorboard(directory: Path, warn: Callable[[str], None]) -> RecordListener:
     """A listener that writes TensorBoard events into `directory`.
 
-    Raises MissingExtra if TensorBoard is not installed; the extra `board` of regard installs it.
+    If they cannot be written, `warn` is called with a sentence, and no more are written. Raises
+    MissingExtra if TensorBoard is not installed; the extra `board` of regard installs it.
     """
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise MissingExtra("TensorBoard", "board") from None
     writer: SummaryWriter | None = None
+    broken = False
 
-    def listen(record: Record) -> None:
+    def write(record: Record) -> None:
         nonlocal writer
         if record["event"] == "start":
             # The run repeats the steps after record["step"]: remove them from the charts.
@@ -105,6 +107,16 @@ def tensorboard(directory: Path) -> RecordListener:
                 if isinstance(value, float) and name != "time":
                     writer.add_scalar(f"{record['event']}/{name}", value, record["step"])
             writer.flush()
+
+    def listen(record: Record) -> None:
+        nonlocal broken
+        if broken:
+            return
+        try:
+            write(record)
+        except OSError as error:
+            broken = True
+            warn(f"{directory}: no more events are written: {error.strerror or error}")
 
     return listen
 

@@ -123,11 +123,12 @@ class Resumption:
             what = part_in_words(changed)
             self._warn(f"{checkpoint.path}: the {what} changed since this run began")
         earlier = begun(self._directory.path) or setup.recipe
-        refuse_adam_after_muon(self._directory.path, earlier, setup.recipe)
+        # Checkpoints of older versions have neither "optimizer" nor "judged_by".
+        learned_by = about.get("optimizer", earlier.training.optimizer)
+        refuse_adam_after_muon(self._directory.path, learned_by, setup.recipe)
         try:
             randoms = checkpoints.restore(checkpoint, optimizer)
             state = TrainingState.restored(about["state"])
-            # Checkpoints of older versions have no "judged_by".
             judge = about.get("judged_by", judged_by(earlier.training.best))
             if changed or judge != judged_by(setup.recipe.training.best):
                 state.forget_best()

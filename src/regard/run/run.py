@@ -109,6 +109,7 @@ class Run:
             "extra": extra,
             "state": state.saved(),
             "judged_by": judged_by(setup.recipe.training.best),
+            "optimizer": setup.recipe.training.optimizer,
             "batches": training.batches.state(),
             **setup.fingerprints,
         }

@@ -1,0 +1,33 @@
+"""How many processor cores this process may use."""
+
+import math
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_CONTROL = Path("/sys/fs/cgroup")
+"""The folder in which Linux shows a container the limits of its control group."""
+
+
+def usable_cores() -> int:
+    """The cores that this process may run on, or fewer if a container's share of time is less.
+
+    A share of 2.5 cores, for example, counts as 3 cores.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    return math.ceil(min(cores, _share()))
+
+
+def _share() -> float:
+    """The processor time per time that the control group allows; infinite without a limit."""
+    with suppress(OSError, ValueError):
+        quota, period = (_CONTROL / "cpu.max").read_text().split()  # version 2
+        return float(quota) / float(period) if quota != "max" else math.inf
+    with suppress(OSError, ValueError):
+        each = ((_CONTROL / f"cpu/cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        quota_1, period_1 = map(float, each)
+        return quota_1 / period_1 if quota_1 > 0 else math.inf
+    return math.inf
