@@ -1,6 +1,6 @@
 # The server of regard, for a machine without a GPU:
 #     docker build --tag regard .
-#     docker run --init -p 127.0.0.1:5000:5000 -v ./models:/models:ro regard en-de=en-de
+#     docker run --init --stop-timeout 40 -p 127.0.0.1:5000:5000 -v ./models:/models:ro regard en-de=en-de
 FROM python:3.11-slim AS build
 WORKDIR /source
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=/source/constraints.txt

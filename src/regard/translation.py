@@ -7,7 +7,6 @@ tokens; results come in the order of the sentences.
 from __future__ import annotations
 
 import itertools
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,17 +24,12 @@ from regard.precision import open_to_decode
 from regard.recipe import SearchRecipe
 from regard.run.model_directory import Model
 from regard.search import search
+from regard.text.cutting import cut_near_middle
 from regard.text.protocol import AnyTokenizer
 from regard.text.scripts import meet_without_blank
 from regard.text.tokenizer import EOS
 from regard.text.words import refuse_surrogates
 
-CLAUSE_ENDS = re.compile(
-    r"(?<=[.!?;:,])\s+|(?<=[。！？；：，、])(?![。！？；：，、」』”’）】》])|(?<=[。！？][」』”’）】》])"
-)
-BLANKS = re.compile(r"\s+")
-"""A line that is too long is cut at one of CLAUSE_ENDS, else at one of BLANKS, else in the
-middle."""
 MOST_PIECES = 2048
 """After `accept_longer`, a sentence of at most this many pieces is translated without splitting it,
 even if no sentence in training was as long."""
@@ -242,18 +236,12 @@ class Translator(Decoding):
     def _split(self, line: str, code: str) -> list[str]:
         """Cut a line in two, again and again, until each part is short enough; return the parts.
 
-        A line is cut at the end of a clause if possible, else between words, else in its middle.
         Each part begins with `code`, the tokenizer's `prefix` of the line, such as `>>de<<`.
         """
         line = line.strip()
         if len(line) < 2 or len(self.tokenizer.encode([code + line])[0]) < self.longest:
             return [code + line]
-        start = end = middle = len(line) // 2
-        for boundary in CLAUSE_ENDS, BLANKS:
-            cuts = (cut.span() for cut in boundary.finditer(line) if 0 < cut.start() < len(line))
-            if cut := min(cuts, key=lambda span: abs(span[0] - middle), default=None):
-                start, end = cut
-                break
+        start, end = cut_near_middle(line)
         return self._split(line[:start], code) + self._split(line[end:], code)
 
     def _window(

@@ -3,6 +3,7 @@
 Their syntax is checked, and the commands that they name are run, on a small model.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -61,8 +62,8 @@ def compose() -> dict[str, Any]:
     text = (ROOT / "compose.yaml").read_text("utf-8")
     content: dict[str, Any] = yaml.safe_load(text)
     known = {
-        *("build", "cap_drop", "command", "image", "init", "ports", "read_only", "restart"),
-        *("security_opt", "stop_grace_period", "tmpfs", "volumes"),
+        *("build", "cap_drop", "command", "environment", "image", "init", "ports", "read_only"),
+        *("restart", "security_opt", "stop_grace_period", "tmpfs", "volumes"),
     }
     assert content.keys() == {"services", "volumes"}
     assert content["services"].keys() == {"regard"}
@@ -154,6 +155,25 @@ def test_compose_takes_from_the_container_what_the_server_does_not_need() -> Non
     assert "./models:/models:ro" in service["volumes"]
     assert f"cache:{json.loads(the('VOLUME'))[0]}" in service["volumes"]
     assert service["ports"] == [f"127.0.0.1:5000:{the('EXPOSE')}"]
+
+
+def test_compose_trusts_the_proxy_of_its_machine() -> None:
+    headers = pytest.importorskip("uvicorn.middleware.proxy_headers")
+    trusted = compose()["environment"]["FORWARDED_ALLOW_IPS"]
+
+    def client(peer: str) -> str:
+        seen: list[str] = []
+
+        async def app(scope: Any, *_: Any) -> None:
+            seen.append(scope["client"][0])
+
+        sent = [(b"x-forwarded-for", b"203.0.113.9")]
+        scope = {"type": "http", "client": (peer, 1), "headers": sent, "scheme": "http"}
+        asyncio.run(headers.ProxyHeadersMiddleware(app, trusted)(scope, None, None))
+        return seen[0]
+
+    assert client("172.18.0.1") == client("192.168.48.1") == "203.0.113.9"
+    assert client("198.51.100.7") == "198.51.100.7"
 
 
 def test_the_container_answers_on_health(models: Path) -> None:

@@ -1,5 +1,6 @@
 """Batching of sentences from many requests."""
 
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
@@ -119,6 +120,42 @@ def test_a_failure_belongs_to_its_batch_and_the_thread_goes_on(
     finish(slow, [first, *bad])
     assert all(isinstance(f.exception(), ValueError) for f in bad)
     assert batcher.submit(["good"])[0].result(30) == "GOOD"
+
+
+def test_an_error_that_is_no_exception_does_not_end_the_thread() -> None:
+    class Panic(BaseException):
+        """As the exceptions of extension modules in Rust."""
+
+    def translate(sentences: list[str]) -> list[str]:
+        if sentences == ["bad"]:
+            raise Panic
+        return sentences
+
+    def restless() -> None:
+        raise MemoryError
+
+    batcher = Batcher(translate, words, most=7, wait=0.0, rest=restless, idle=0.0)
+    assert isinstance(batcher.submit(["bad"])[0].exception(30), Panic)
+    assert batcher.submit(["good"])[0].result(30) == "good"
+    assert batcher.alive
+    batcher.close()
+    assert not batcher.alive
+
+
+def test_sentences_are_forgotten_while_others_are_chosen() -> None:
+    """A thread that forgets a sentence waits until the other one has chosen a batch."""
+    batcher = Batcher(lambda sentences: sentences, words, most=10**6, wait=0.0)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(30):
+            futures = batcher.submit(["a b c"] * 500)
+            for future in reversed(futures):
+                future.cancel()
+        assert batcher.submit(["good"])[0].result(30) == "good"
+    finally:
+        sys.setswitchinterval(interval)
+        batcher.close()
 
 
 def test_closing_translates_what_waits_and_refuses_what_comes(slow: Slow) -> None:

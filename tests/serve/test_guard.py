@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import logging
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +18,7 @@ from regard.serve.guard import Guard
 from regard.serve.languages import LanguagePair
 from regard.serve.metrics import Metrics
 from regard.serve.service import ServerLimits, Service
-from serve.conftest import Serve, Shouting
+from serve.conftest import Serve, Shouting, listening
 
 ASKED = {"q": "The dog sleeps.", "source": "en", "target": "de"}
 JSON = {"content-type": "application/json"}
@@ -133,6 +134,40 @@ def test_the_log_has_a_line_for_each_request_and_none_of_its_text(
 def test_a_failure_of_ours_says_nothing_of_its_cause(serve: Serve) -> None:
     answer = serve().post("/translate", json=ASKED | {"q": "explode"})
     assert (answer.status_code, answer.json()) == (500, {"error": "Internal error"})
+
+
+def test_a_failure_of_an_extension_is_one_of_ours(
+    serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Panic(BaseException):
+        """As the exceptions of extension modules in Rust."""
+
+    def panic(*_: Any, **__: Any) -> None:
+        raise Panic
+
+    client = serve()
+    monkeypatch.setattr("regard.serve.engine.Engine.read", panic)
+    answer = client.post("/translate", json=ASKED)
+    assert (answer.status_code, answer.json()) == (500, {"error": "Internal error"})
+    asked = {"text": "a", "source": "en", "target": "de", "stream": True}
+    streamed = client.post("/v1/translate", json=asked)
+    assert "event: error" in streamed.text
+    assert caplog.text.count("Panic at ") == 2
+
+
+def test_after_a_body_that_is_too_large_nothing_more_is_read(shouting: Shouting) -> None:
+    app = create_app([(LanguagePair("en", "de"), shouting)])
+    with (
+        listening(app) as address,
+        socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), 10) as connection,
+    ):
+        head = "POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000000\r\n\r\n"
+        connection.sendall(head.encode())
+        answer = b""
+        while some := connection.recv(4096):
+            answer += some
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"connection: close" in answer.lower()
 
 
 def test_metrics_count_by_path_and_status(serve: Serve) -> None:
@@ -284,7 +319,7 @@ def test_a_stream_that_nobody_reads_leaves_the_queue_at_once(shouting: Shouting)
     shouting.gate.clear()
     shouting.said = ["O"]
     app = create_app([(LanguagePair("en", "de"), shouting)])
-    asked = _streaming("one.\n" + "a " * 2400)  # too long to share a batch
+    asked = _streaming("one.\n" + "a " * 2400)  # in eight parts, too many for one batch
 
     async def scenario() -> None:
         await _answered(app, [asked, {"type": "http.disconnect"}], "/v1/translate", slowly=0.2)
@@ -296,4 +331,6 @@ def test_a_stream_that_nobody_reads_leaves_the_queue_at_once(shouting: Shouting)
         asyncio.run(scenario())
     finally:
         gc.enable()
-    assert shouting.asked == [["one."]]
+    [batch] = shouting.asked
+    assert batch[0] == "one."
+    assert len(batch) < 9

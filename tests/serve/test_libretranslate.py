@@ -65,7 +65,7 @@ def test_null_is_as_good_as_no_value(serve: Serve) -> None:
 
 def test_a_form_may_be_as_large_as_the_limits_allow(serve: Serve) -> None:
     sent: Any = {k: (None, v) for k, v in (ASKED | {"q": "가 " * 280_000}).items()}
-    answer = serve(characters=10**6).post("/translate", files=sent)
+    answer = serve(characters=10**6, retry=False).post("/translate", files=sent)
     assert answer.status_code == 200, answer.text
     assert len(answer.json()["translatedText"]) == 560_000
 
@@ -268,6 +268,16 @@ def test_languages_health_and_settings(serve: Serve) -> None:
     settings = client.get("/frontend/settings").json()
     assert (settings["charLimit"], settings["keyRequired"]) == (77, True)
     assert settings["language"]["target"] == {"code": "de", "name": "German"}
+
+
+def test_a_model_that_no_longer_translates_is_told_by_its_health(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = serve()
+    monkeypatch.setattr("regard.serve.engine.Engine.alive", False)
+    answer = client.get("/health")
+    assert answer.status_code == 503
+    assert answer.json() == {"error": "A model no longer translates: restart the server"}
 
 
 def test_a_key_is_asked_for_where_there_are_keys(serve: Serve) -> None:

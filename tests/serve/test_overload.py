@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from regard.serve.app import create_app
 from regard.serve.languages import LanguagePair
+from regard.serve.service import network
 from serve.conftest import Serve, Shouting, listening
 
 ASKED = {"q": "The dog sleeps.", "source": "en", "target": "de"}
@@ -91,6 +92,18 @@ def test_keys_cannot_be_guessed_without_end(serve: Serve) -> None:
     answers = [client.post("/translate", json=ASKED | {"api_key": key}) for key in guesses]
     assert [answer.status_code for answer in answers] == [403, 403, 429, 429, 429]
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 31
+
+
+def test_a_client_is_not_many_by_many_addresses_of_its_own() -> None:
+    for one, other, same in (
+        ("2001:db8:0:1::1", "2001:db8:0:1:ffff::9", True),
+        ("2001:db8:0:1::1", "2001:db8:0:2::1", False),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("::ffff:10.0.0.1", "::ffff:10.0.0.2", False),
+        ("::ffff:10.0.0.1", "10.0.0.1", True),
+        ("testclient", "other", False),
+    ):
+        assert (network(one) == network(other)) is same
 
 
 def test_the_end_of_a_server_translates_what_it_has_taken(shouting: Shouting) -> None:

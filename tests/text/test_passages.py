@@ -1,12 +1,14 @@
 """Splitting texts: what is translated, and what stays."""
 
-import html
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.text.passages import read_html, read_text
+from regard.text.markup import read_references
+from regard.text.passages import read_html, read_passage, read_text
 
 
 def shouted(text: str, *, is_html: bool = False) -> str:
@@ -54,6 +56,39 @@ def test_no_sentence_of_a_very_long_line_is_cut(text: str, language: str, senten
     passage = read_text(text, language)
     assert {one.removeprefix("ah ") for one in passage.sentences} == {sentence}
     assert passage.joined(passage.sentences) == text
+
+
+@pytest.mark.parametrize("blank", ["\xa0", "\u202f", "\u2009", "\u3000", "\x85", "\u1680"])
+def test_a_capital_and_an_unusual_blank_are_no_obstacle(blank: str) -> None:
+    text = f"Take vitamin C{blank}. It helps."
+    passage = read_text(text, "en")
+    assert passage.joined(passage.sentences) == text
+    assert passage.sentences[-1] == "It helps."
+
+
+@pytest.mark.parametrize(
+    "sentence", ["word " * 800, "clause of some words, " * 400, "x" + "😀" * 9999, "é" * 1001]
+)
+def test_a_sentence_without_end_comes_in_parts(sentence: str) -> None:
+    passage = read_text(sentence, "en")
+    assert passage.joined(passage.sentences) == sentence
+    assert max(map(len, passage.sentences)) <= 1000
+    assert len(passage.sentences) <= len(sentence) / 400 + 1
+    assert all(one == one.strip() for one in passage.sentences)
+    if "," in sentence:
+        assert all(one.endswith(",") for one in passage.sentences)
+
+
+def test_only_a_short_word_is_a_code() -> None:
+    def prefix(line: str) -> str:  # as a Marian tokenizer finds it
+        return line[: line.find("<<") + 2] if line.startswith(">>") and "<<" in line else ""
+
+    tokenizer: Any = SimpleNamespace(prefix=prefix)
+    assert read_passage(">>de<< Go. Now.", "en", tokenizer).sentences == (">>de<<Go.", ">>de<<Now.")
+    for text in (">> It is on Monday.\nI agree. See <<Annex 1>>.", ">>" + "X" * 50 + "<<Hi! Ho!"):
+        passage = read_passage(text, "en", tokenizer)
+        assert passage.joined(passage.sentences) == text
+        assert sum(map(len, passage.sentences)) <= len(text)
 
 
 def test_chinese_and_japanese_sentences_get_blanks_between_them_in_other_languages() -> None:
@@ -194,6 +229,7 @@ def test_a_sentence_that_html_breaks_over_lines_is_one() -> None:
 markup = st.lists(
     st.sampled_from(
         ["<", ">", "</", "<p>", "</p>", "<b a='", '"', "'", "&", "&amp;", "&#60;", "<!--", "-->",
+         "&#" + "1" * 5000, ";", "--!>",
          "<script>", "</script>", "<![CDATA[", "]]>", "<![x", "<![\n", "<?", "dog. Cat", " ",
          "\n", "translate=no"]
     )
@@ -205,14 +241,16 @@ markup = st.lists(
 def test_html_of_any_kind_is_read_and_its_tags_stay(text: str) -> None:
     passage = read_html(text, "en")
     back = passage.joined(passage.sentences)
-    plain = " ".join(html.unescape(text).split())
-    assert " ".join(html.unescape(back).split()) == plain
+    plain = " ".join(read_references(text).split())
+    assert " ".join(read_references(back).split()) == plain
     assert back.count("<") <= text.count("<")
 
 
 @pytest.mark.parametrize(
-    "piece", ["<a ", "<a b='", "<!--", "<", "&", "</", "<![CDATA[", "<![x", "<a b=''>'"]
-)
+    "piece",
+    ["<a ", "<a b='", "<!--", "<!--x>", "<!-- -- >", "<", "&", "</", "<![CDATA[", "<![x",
+     "<a b=''>'"],
+)  # fmt: skip
 @pytest.mark.timeout(20)
 def test_crafted_markup_takes_no_time(piece: str) -> None:
     read_html(piece * 30_000, "en")

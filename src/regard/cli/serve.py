@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.options import BeamOption, EngineOption, PrecisionOption, refuse_engine
+from regard.cli.preparing import ended_by_sigterm
 from regard.errors import MissingExtra, RecipeError
 
 if TYPE_CHECKING:
@@ -147,13 +148,17 @@ def serve(
     precision = settled(precision) if engine is None else precision
     named = [_named(model, pair) for model in models]
     allowed = None if keys is None else Keys.read(keys)
-    _set_up(threads)
     with _listen(host, port) as listening:
-        translators = [(its, _opened(paths, engine, precision, beam)) for paths, its in named]
-        again = engine != "ctranslate2" if retry is None else retry
+        with ended_by_sigterm():  # without a handler, process 1 of a container would ignore it
+            translators = _open_all(named, engine, precision, beam, threads)
+        again = _retries(retry, engine)
         limits = ServerLimits(characters, items, timeout, queue, rate, retry=again)
         app = create_app(translators, limits=limits, keys=allowed, origins=cors or ())
         _run(_server(app, timeout), listening, quiet)
+
+
+def _retries(asked: bool | None, engine: str | None) -> bool:
+    return engine != "ctranslate2" if asked is None else asked
 
 
 def _refuse_paths(origins: Sequence[str]) -> None:
@@ -177,6 +182,17 @@ def _set_up(threads: int) -> None:
     if not threads and cores > 2:
         set_threads(cores - 1)  # one core is for the event loop
     keep_freed_memory()
+
+
+def _open_all(
+    named: "Sequence[tuple[Sequence[Path], LanguagePair]]",
+    engine: str | None,
+    precision: str,
+    beam: int | None,
+    threads: int,
+) -> "list[tuple[LanguagePair, Translator]]":
+    _set_up(threads)
+    return [(its, _opened(paths, engine, precision, beam)) for paths, its in named]
 
 
 def _opened(

@@ -4,6 +4,7 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -72,6 +73,11 @@ class Batcher(Generic[_Item, _Result]):
         """Whether `submit` would raise QueueFull."""
         return self._closed or len(self._queue) >= self._most
 
+    @property
+    def alive(self) -> bool:
+        """Whether the thread that translates runs."""
+        return self._thread.is_alive()
+
     def submit(self, sentences: Sequence[_Item]) -> list[Future[_Result]]:
         """Add all of the sentences to the queue; return the future result of each.
 
@@ -101,7 +107,8 @@ class Batcher(Generic[_Item, _Result]):
         self._thread.join()
 
     def _forget(self, number: int, _: Future[_Result]) -> None:
-        self._queue.pop(number, None)
+        with self._changed:
+            self._queue.pop(number, None)
 
     def _run(self) -> None:
         while batch := self._next():
@@ -112,12 +119,13 @@ class Batcher(Generic[_Item, _Result]):
                 results = self._translate([w.item for w in active])
                 for waiting, result in zip(active, results, strict=True):
                     waiting.result.set_result(result)
-            except Exception as error:  # reading a result will raise the error; this thread goes on
+            except BaseException as error:  # each result will raise it; this thread goes on
                 for waiting in active:
                     if not waiting.result.done():
                         waiting.result.set_exception(error)
             if not self._comes(self._idle):
-                self._rest()
+                with suppress(Exception):
+                    self._rest()
 
     def _comes(self, seconds: float) -> bool:
         """Wait at most this many seconds; return whether a sentence came or the batcher closed."""

@@ -92,6 +92,11 @@ class Engine:
         return self._batcher.full
 
     @property
+    def alive(self) -> bool:
+        """Whether the thread that translates runs."""
+        return self._batcher.alive
+
+    @property
     def attends(self) -> bool:
         """Whether there are attention weights to return.
 

@@ -29,6 +29,12 @@ HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
 }
 """Headers that are added to each answer, unless it has them already."""
+_LAST = {"Connection": "close"}
+"""A header that ends the connection: the rest of the body would be read otherwise, however long."""
+
+STOPPING = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
+"""Exceptions that end a task or the server. An extension module may raise others that, like these,
+are no `Exception`."""
 
 
 class Disconnected(Exception):
@@ -61,7 +67,9 @@ class Guard:
             await _refusal(refused)(scope, receive, answer)
         except Disconnected:
             answer.status = 499
-        except Exception as problem:
+        except BaseException as problem:
+            if isinstance(problem, STOPPING):
+                raise
             scope["state"]["problem"] = problem
             if answer.status is None:
                 await _refusal(HTTPException(500, "Internal error"))(scope, receive, answer)
@@ -90,7 +98,7 @@ class Guard:
             async with asyncio.timeout(self._limits.seconds):
                 body = await _whole(receive, limit)
         except TimeoutError:
-            raise HTTPException(408, "The request was received too slowly") from None
+            raise HTTPException(408, "The request was received too slowly", _LAST) from None
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise HTTPException(415, "A compressed body is not supported")
         if scope["method"] == "POST" and scope["path"] in TRANSLATING:
@@ -166,7 +174,9 @@ async def _whole(receive: Receive, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> HTTPException:
-    return HTTPException(413, f"The request has more than {limit} bytes: send less at a time")
+    return HTTPException(
+        413, f"The request has more than {limit} bytes: send less at a time", _LAST
+    )
 
 
 def _refusal(error: HTTPException) -> Response:

@@ -109,7 +109,9 @@ def libretranslate_routes(service: Service) -> APIRouter:
     @router.head("/health", include_in_schema=False)
     @router.get("/health")
     async def health() -> dict[str, str]:
-        """Report that the server is running."""
+        """Report that the server is running; status 503 if a model no longer translates."""
+        if not all(engine.alive for engine in service.engines.values()):
+            raise HTTPException(503, "A model no longer translates: restart the server")
         return {"status": "ok"}
 
     @router.head("/frontend/settings", include_in_schema=False)

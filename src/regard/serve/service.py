@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 from itertools import islice
 
 from fastapi import HTTPException, Request
@@ -22,8 +23,8 @@ BUSY = "The server is busy: try again later"
 RETRY_AFTER = (1, 4)
 """A refused client is asked to try again after a random delay in this range, in seconds."""
 READ_INLINE = 2000
-"""A plain text of at most this many characters is split into sentences in the event loop's thread.
-A longer text is split in another thread."""
+"""Plain text of at most this many characters is split into sentences, and their sub-words are
+counted, in the event loop's thread. Longer text is read in another thread."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Service:
         # Starlette decodes headers as Latin-1, but clients send UTF-8.
         bearer = bearer.encode("latin-1").decode("utf-8", "replace")
         key = key or (bearer.strip() if scheme.lower() == "bearer" else None)
-        client = address = request.client.host if request.client else "unknown"
+        client = address = network(request.client.host) if request.client else "unknown"
         known = True
         if self.keys is not None:
             if not key:
@@ -186,7 +187,7 @@ class Service:
                     raise QueueFull
                 jobs.append(Job(engine, await _read(engine, text, is_html), [], until))
             for engine in {engine for engine, _ in texts}:
-                _submit(engine, [job for job in jobs if job.engine is engine], ask)
+                await _submit_all([job for job in jobs if job.engine is engine], ask)
             request.state.sentences = sum(len(job.futures) for job in jobs)
             yield jobs  # there is no time limit here: it would interrupt a stream in the middle
         except QueueFull:
@@ -200,14 +201,32 @@ class Service:
                     future.cancel()
 
 
-def _submit(
-    engine: Engine, jobs: Sequence[Job], ask: Callable[[int, str], SentenceRequest]
-) -> None:
+async def _submit_all(jobs: Sequence[Job], ask: Callable[[int, str], SentenceRequest]) -> None:
+    """Submit the sentences of jobs of one engine: in this thread, if they are short."""
+    if sum(len(sentence) for job in jobs for sentence in job.passage.sentences) <= READ_INLINE:
+        _submit(jobs, ask)
+    else:
+        await run_in_threadpool(_submit, jobs, ask)
+
+
+def _submit(jobs: Sequence[Job], ask: Callable[[int, str], SentenceRequest]) -> None:
     """Submit the sentences of all jobs at once: the first job alone could fill the queue."""
     asked = [ask(*numbered) for job in jobs for numbered in enumerate(job.passage.sentences)]
-    futures = iter(engine.submit(asked))
+    futures = iter(jobs[0].engine.submit(asked))
     for job in jobs:
         job.futures.extend(islice(futures, len(job.passage.sentences)))
+
+
+def network(host: str) -> str:
+    """The address of a client; of an IPv6 address, the first 64 bits, which one client owns."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if address.version == 4:
+        return host
+    mapped = address.ipv4_mapped
+    return str(mapped or ip_network((int(address), 64), strict=False))
 
 
 def busy() -> HTTPException:

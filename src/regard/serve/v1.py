@@ -14,7 +14,7 @@ from starlette.types import Message, Send
 
 from regard.serve.bodies import unless_disconnected
 from regard.serve.engine import Engine, SentenceRequest
-from regard.serve.guard import Disconnected
+from regard.serve.guard import STOPPING, Disconnected
 from regard.serve.libretranslate import REFUSALS
 from regard.serve.schema import (
     Answer,
@@ -174,7 +174,9 @@ async def _events(
                 await asyncio.sleep(0)
     except HTTPException as refusal:
         yield _event("error", {"error": refusal.detail})
-    except Exception as problem:
+    except BaseException as problem:
+        if isinstance(problem, (*STOPPING, GeneratorExit)):
+            raise
         # The error is sent and not raised, because a browser discards an incomplete answer.
         request.state.problem = problem
         yield _event("error", {"error": "Internal error"})

@@ -1,5 +1,7 @@
 """Divide HTML into stretches of text and of markup; no character is changed."""
 
+import html
+import re
 from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -33,6 +35,9 @@ ENDED_BY = {
     for name in names.split()
 }
 """Elements that need no end tag; each is mapped to the elements whose start tags also end it."""
+_HUGE = re.compile("&#[0-9]{1000,};?")
+"""References to characters that no Unicode has. Python refuses numbers of over 4,300 digits."""
+_COMMENT_ENDS = re.compile(r"--\s*!?>")
 HOLDERS = frozenset(["datalist", "dl", "menu", "ol", "ruby", "select", "table", "ul"])
 """A start tag inside one of these elements ends no element outside: for example, an <li> inside a
 <ul> does not end an <li> around the <ul>."""
@@ -44,11 +49,16 @@ def stretches(markup: str) -> Iterator[tuple[str, bool]]:
     Together, the stretches are exactly `markup`, even if `markup` is not valid HTML.
     """
     tail = markup.rfind(">") + 1  # the tail has no complete tag, and is slow to parse
-    reader = _Reader(markup[:tail])
+    reader = _Reader(_HUGE.sub(lambda found: "_" * len(found[0]), markup[:tail]))
     reader.begin(tail, is_text=not reader.keeping)
     for (start, is_text), (end, _) in pairwise([*reader.starts, (len(markup), False)]):
         if start < end:
             yield markup[start:end], is_text
+
+
+def read_references(text: str) -> str:
+    """The text of HTML without tags, with characters in place of references such as &amp;."""
+    return html.unescape(_HUGE.sub("\ufffd", text))
 
 
 def _is_kept(tag: str, attributes: dict[str, str | None]) -> bool:
@@ -72,6 +82,8 @@ class _Reader(HTMLParser):
         # `_around` counts the elements around it.
         self._inside = Counter[str]()
         self._around = Counter[str]()
+        self._length = len(markup)
+        self._last_end = max((end.start() for end in _COMMENT_ENDS.finditer(markup)), default=-1)
         self.starts = [(0, False)]
         self.feed(markup)
         self.close()
@@ -84,6 +96,17 @@ class _Reader(HTMLParser):
     def _note(self, *, is_text: bool) -> None:
         line, column = self.getpos()
         self.begin(self._lines[line - 1] + column, is_text=is_text)
+
+    def parse_comment(self, i: int, report: bool = True) -> int:
+        """Read a comment; one that does not end goes on to the end of the markup.
+
+        The base class would look for its end in all of the rest, and again for each later `<!--`.
+        """
+        place = self._length - len(self.rawdata) + i  # `rawdata` is the markup that is left
+        if place + 2 > self._last_end:
+            self._note(is_text=False)
+            return len(self.rawdata)
+        return super().parse_comment(i, report)
 
     def parse_html_declaration(self, i: int) -> int:
         """Read markup that begins with `<!`; like browsers, read `<![if x]>` as a comment.

@@ -4,13 +4,17 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 from sentencex import segment
 
-from regard.text.markup import stretches
+from regard.text.cutting import cut_near_middle
+from regard.text.markup import read_references, stretches
 from regard.text.protocol import AnyTokenizer
 from regard.text.scripts import HANGUL, are_korean, meet_without_blank
 
+_CODE = re.compile(r"\S{1,30}")
+"""A code that tells a model the target language; see `read_passage`."""
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
 """Marks that may precede the first sentence of a line: blanks, bullets, numbers, and > of quoted
 text."""
@@ -21,6 +25,12 @@ _GOES_ON = re.compile(
 )
 """A closing quotation mark, and text that shows that the sentence goes on after the quotation: a
 Korean syllable without a blank before it, or a particle, Korean or Japanese."""
+_NOT_ASCII = re.compile(r"[^\S\x00-\x7f]")
+"""Blanks that ASCII does not have. sentencex 1.0.32 panics where one of them is between a capital
+letter and a full stop."""
+_MOST_OF_SENTENCE = 1000
+"""A sentence of more characters is cut, so that no single sentence keeps a server busy for long. A
+thousand characters are more sub-words than most models take in one piece."""
 _LONGEST = 5000
 """At most this many characters are divided into sentences at once: the time of the division may
 grow with the square of the length."""
@@ -74,6 +84,8 @@ def read_passage(
     code is put before each sentence. A blank after the code is left out.
     """
     code = tokenizer.prefix(text)
+    if not _CODE.fullmatch(code):  # such as quoted text, which may begin with >> as well
+        code = ""
     rest = text.removeprefix(code).removeprefix(" ") if code else text
     passage = (read_html if is_html else read_text)(rest, language)
     return replace(passage, sentences=tuple(code + one for one in passage.sentences))
@@ -81,7 +93,7 @@ def read_passage(
 
 def readable(markup: str) -> str:
     """The text between the tags of HTML, on one line; `markup` itself if there is no such text."""
-    texts = (html.unescape(part) for part, is_text in stretches(markup) if is_text)
+    texts = (read_references(part) for part, is_text in stretches(markup) if is_text)
     return " ".join(" ".join(filter(_has_letters, texts)).split()) or markup
 
 
@@ -116,7 +128,7 @@ def _of_text(text: str, language: str) -> Iterator[tuple[str, bool]]:
 
 def _of_html(text: str, language: str) -> Iterator[tuple[str, bool]]:
     for stretch, is_text in stretches(text):
-        plain = html.unescape(stretch)
+        plain = read_references(stretch)
         if not is_text or not _has_letters(plain):
             yield stretch, False
             continue
@@ -151,11 +163,31 @@ def _segments(line: str, language: str) -> Iterator[str]:
         if cut > _LONGEST:
             cut = line.rfind(" ", _LONGEST // 2, _LONGEST) + 1 or _LONGEST
         part, line = line[:cut], line[cut:]
-        pieces = segment(language, part)
-        pieces = _with_quotations(pieces) if "".join(pieces) == part else [part]
+        pieces = _with_quotations(_divided(part, language))
         if line and len(pieces[-1]) <= len(part) // 2:
             line = pieces.pop() + line
-        yield from pieces
+        for piece in pieces:
+            yield from _cut(piece)
+
+
+def _divided(part: str, language: str) -> list[str]:
+    """Divide by sentencex, at the ends of sentences; together, the pieces are `part`."""
+    read = _NOT_ASCII.sub(" ", part)
+    pieces = segment(language, read)
+    if "".join(pieces) != read:
+        return [part]
+    ends = [0, *accumulate(map(len, pieces))]
+    return [part[start:end] for start, end in pairwise(ends)]
+
+
+def _cut(sentence: str) -> Iterator[str]:
+    """The sentence, or parts of it if it is too long (`_MOST_OF_SENTENCE`)."""
+    if len(sentence) <= _MOST_OF_SENTENCE:
+        yield sentence
+    else:
+        _, second = cut_near_middle(sentence)
+        yield from _cut(sentence[:second])
+        yield from _cut(sentence[second:])
 
 
 def _with_quotations(pieces: Sequence[str]) -> list[str]:
