@@ -1,11 +1,16 @@
 """What is imported when: commands and `import regard` do not wait for PyTorch."""
 
+import ast
+import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import regard
+
+ROOT = Path(__file__).parents[1]
 
 
 def imported_by(statement: str) -> set[str]:
@@ -39,3 +44,18 @@ def test_what_the_package_offers() -> None:
         assert callable(getattr(regard, name))
     with pytest.raises(AttributeError, match="module 'regard' has no attribute 'translate'"):
         regard.translate  # noqa: B018
+
+
+def test_what_experiments_and_benchmarks_import_is_there() -> None:
+    missing = []
+    for path in [*(ROOT / "experiments").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("regard"):
+                module = importlib.import_module(node.module or "")
+                names = [name.name for name in node.names if not hasattr(module, name.name)]
+                missing += [f"{path}: {n}" for n in names if not _is_module(f"{node.module}.{n}")]
+    assert not missing
+
+
+def _is_module(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None

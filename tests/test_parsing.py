@@ -11,13 +11,14 @@ import torch
 
 from regard.data.tree_encoding import as_text
 from regard.errors import DataError, MissingExtra, ModelError
+from regard.measure.validation import compare_trees
 from regard.parsing import Parser, by_blanks, load, treebank_line, treebank_words
 from regard.recipe import Recipe
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import Tokenizer
 from regard.transformer import Transformer
 from regard.translation import load as load_translator
-from regard.trees.penn import read_trees
+from regard.trees.penn import read_trees, with_tags_of
 from regard.trees.tree import Tree
 
 LABELS = ["S", "NP", "VP"]
@@ -58,6 +59,22 @@ def test_an_untrained_model_gives_trees_over_exactly_the_words(form: str, beam: 
         assert [tree.words() for tree in trees] == sentences
         written = list(read_trees([treebank_line(tree) for tree in trees], "out"))
         assert [as_text(tree.words()) for tree in written] == [as_text(s) for s in sentences]
+
+
+def test_trees_without_tags_are_compared_by_the_tags_of_the_gold_trees() -> None:
+    lines = [
+        "(TOP (S (NP (NNS prices)) (: -) (NP (DT a) (NN rise)) (. .)))",
+        "(TOP (S (`` \") (NP (NN rise)) ('' \") (. .)))",
+    ]
+    gold = [tree.children[0] for tree in read_trees(lines, "gold")]
+
+    def normalised(node: Tree, inside: list[Tree]) -> Tree:
+        return Tree(node.label if node.word is None else "XX", tuple(inside), node.word)
+
+    found = [with_tags_of(tree.fold(normalised), tree) for tree in gold]
+    assert found == gold
+    summary = compare_trees(found, gold)
+    assert (summary.error, summary.f1) == (0, 100.0)
 
 
 def test_places_are_kept_and_a_blank_line_has_no_tree() -> None:

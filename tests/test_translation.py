@@ -376,6 +376,11 @@ def test_windows_without_sentences_are_refused() -> None:
         next(translator().stream(LINES, window=0))
 
 
+def test_there_are_as_many_numbers_as_sentences() -> None:
+    with pytest.raises(ValueError, match="argument 2 is longer"):
+        list(translator().stream(["1", "2"], numbers=[7]))
+
+
 def test_half_a_character_is_named_by_its_sentence() -> None:
-    with pytest.raises(DataError, match="line 3 has a lone surrogate"):
+    with pytest.raises(DataError, match="sentence:3 has a lone surrogate"):
         list(translator().stream(["1", "2", "3 \ud83d"], window=2))

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import regard.parsing
-from regard.trees.penn import bracketed, penn_word, read_trees
+from regard.trees.penn import bracketed, plain_word, read_trees
 
 ODD = [
     *(["Yes"], ["dog"] * 300, ["0"] * 50, ["a" * 500], ["A", "B"] * 140),
@@ -34,7 +34,7 @@ def main() -> None:
     trees = regard.parsing.load(args.model).parse(sentences)
     for words, tree in zip(sentences, trees, strict=True):
         (back,) = read_trees([bracketed(tree)], "the output")
-        if [penn_word(word) for word in back.words()] != [penn_word(word) for word in words]:
+        if list(map(plain_word, back.words())) != list(map(plain_word, words)):
             wrong += 1
             sys.stderr.write(f"not so: {words}\n")
     right = f"{len(sentences) - wrong:,} of {len(sentences):,}"

@@ -9,22 +9,21 @@ A function imports its modules when it is called: PyTorch takes more than a seco
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from operator import index
 from pathlib import Path
-from signal import SIGINT
-from threading import current_thread, main_thread
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from regard.hosting import heard, saving_at_a_signal, settings_kept, without_draws
 
 if TYPE_CHECKING:
     from regard.budget.choice import Choice
     from regard.data.aligned import Progress
     from regard.data.prepare import Report
     from regard.inputs import TrainingFiles
-    from regard.machine.interrupt import Interrupt
     from regard.machine.processes import Processes
     from regard.recipe import Recipe
     from regard.run.journal import RecordListener
@@ -89,15 +88,16 @@ def prepare(
     files = _files(
         source, target, valid_source, valid_target, trees, valid_trees, silver, silver_share, mix
     )
-    return prepare_files(
-        files,
-        Path(out),
-        recipe=_recipe(recipe),
-        assignments=_assignments(changes),
-        tokenizer=_path(tokenizer),
-        workers=workers,
-        progress=progress,
-    )
+    with heard(progress) as hear:
+        return prepare_files(
+            files,
+            Path(out),
+            recipe=_recipe(recipe),
+            assignments=_assignments(changes),
+            tokenizer=_path(tokenizer),
+            workers=workers,
+            progress=hear,
+        )
 
 
 def train(
@@ -179,18 +179,22 @@ def train(
     )  # fmt: skip
     together = processes or ALONE
 
-    def heard(reading: "Progress") -> None:
-        progress({"event": "prepare", **asdict(reading)})
+    def reads(reading: "Progress") -> None:
+        hear({"event": "prepare", **asdict(reading)})
 
     def chose(choice: "Choice") -> None:
-        progress({"event": "chosen", **choice._asdict()} | {"recipe": choice.recipe.to_toml()})
+        hear({"event": "chosen", **choice._asdict()} | {"recipe": choice.recipe.to_toml()})
 
-    first = partial(begin, start, progress=heard, remark=warn, chose=chose)
-    with origin_forgotten_after_errors(start.out):
+    first = partial(begin, start, progress=reads, remark=warn, chose=chose)
+    with (
+        settings_kept(),
+        origin_forgotten_after_errors(start.out),
+        heard(without_draws(progress)) as hear,
+    ):
         chosen, prepared = together.first_does(first)
-        with _saving_at_a_signal(patient=together.count > 1) as interrupt:
+        with saving_at_a_signal(patient=together.count > 1) as interrupt:
             train_prepared(
-                chosen, prepared, start.out, listeners=(progress,), warn=warn, interrupt=interrupt,
+                chosen, prepared, start.out, listeners=(hear,), warn=warn, interrupt=interrupt,
                 accept_changes=accept_changes, processes=together, micro_batches=micro_batches,
                 shard=shard, began=began,
             )  # fmt: skip
@@ -222,28 +226,6 @@ def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "l
     return load(directory).parse(words)
 
 
-@contextmanager
-def _saving_at_a_signal(patient: bool) -> "Iterator[Interrupt]":
-    """A context that yields an `Interrupt`, which records SIGINT, SIGTERM and SIGHUP.
-
-    After a signal, the run saves a checkpoint and raises Interrupted. This context then raises
-    KeyboardInterrupt for SIGINT, and SystemExit for the others. If `patient`, signals after the
-    first are ignored. Outside the main thread, no signal is recorded.
-    """
-    from regard.machine.interrupt import Interrupt, Interrupted, interruptible
-
-    if current_thread() is not main_thread():  # only the main thread receives signals
-        yield Interrupt()
-        return
-    try:
-        with interruptible(patient) as interrupt:
-            yield interrupt
-    except Interrupted as stopped:
-        if interrupt.signum == SIGINT:
-            raise KeyboardInterrupt(str(stopped)) from None
-        raise SystemExit(stopped.status) from None
-
-
 def _files(
     source: Paths,
     target: Paths,
@@ -259,7 +241,7 @@ def _files(
 
     text = _paths(source), _paths(target), _paths(valid_source), _paths(valid_target)
     parsed = _paths(trees), _paths(valid_trees), _paths(silver)
-    return TrainingFiles(*text, *parsed, silver_share, mix)
+    return TrainingFiles(*text, *parsed, silver_share, tuple(map(index, mix)))
 
 
 def _paths(given: Paths) -> tuple[Path, ...]:
@@ -271,11 +253,23 @@ def _path(given: str | Path | None) -> Path | None:
 
 
 def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
-    return str(given) if isinstance(given, Path) else given
+    """The recipe; a Path is always a file, also if it has the name of a recipe."""
+    if not isinstance(given, Path):
+        return given
+    return str(given) if len(given.parts) > 1 else f"./{given}"
 
 
 def _assignments(changes: Changes | None) -> list[str]:
     """Texts "section.key=value" for `Recipe.set`; a value is a JSON scalar, which is valid TOML."""
     if not isinstance(changes, Mapping | None):
         raise TypeError(f'changes is a dict such as {{"training.steps": 100}}, not {changes!r:.80}')
-    return [f"{field}={json.dumps(value)}" for field, value in (changes or {}).items()]
+    assigned = (changes or {}).items()
+    return [f"{field}={json.dumps(value, default=_scalar)}" for field, value in assigned]
+
+
+def _scalar(value: Any) -> bool | int | float | str:
+    """The Python number that a NumPy number is; raises TypeError for another object."""
+    if not hasattr(value, "item"):
+        raise TypeError(f"{value!r:.80} is no value of a field")
+    found: bool | int | float | str = value.item()
+    return found

@@ -160,7 +160,7 @@ class Decoding:
         The first list is empty if the members' own modules decode the text.
         """
         limits = self.model.by.few_rows_limits
-        if not limits:
+        if not limits or self._recorded:
             return [], []
         batches = self._batches(sources, limits.tokens, FEW_TOKENS, torch.get_num_threads())
         rows = max(map(len, batches), default=0) * self.recipe.beam
@@ -207,7 +207,12 @@ class Decoding:
     def _can_copy(self, tokens: int) -> bool:
         """Whether copies of this process may be used to decode this many source tokens."""
         pays = self._by_cores and tokens >= COPIES_FROM
-        return pays and self.may_be_copied and can_be_copied()
+        return pays and self.may_be_copied and not self._recorded and can_be_copied()
+
+    @property
+    def _recorded(self) -> bool:
+        """Whether `view.recording` records the attention of a member, in its modules, here."""
+        return any("whole_rows" in vars(member) for member in self.model.members)
 
     def _batches(
         self, sources: Sequence[Sequence[int]], least: int, most: int, workers: int

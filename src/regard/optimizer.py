@@ -43,7 +43,7 @@ class FlatAdam:
             parameter.grad = self._latest[place].view(parameter.shape)
             start = place.stop
         zeros = (torch.zeros_like(self.master) for _ in range(2))
-        self._moments = Moments(torch.zeros((), device=self.master.device), *zeros)
+        self._moments = Moments(self.master.new_zeros(()), *zeros)
         self._constants = Adam(recipe.beta1, recipe.beta2, recipe.epsilon)
         self._by = by
         self._in_latest = self._in_total = False

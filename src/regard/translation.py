@@ -163,13 +163,15 @@ class Translator(Decoding):
         split. Errors and warnings name a sentence as `where:number`; its number is the one in
         `numbers` or, if `numbers` is None, counted from 1. Raises DataError where `translate` does;
         TypeError if a sentence is not a str, or if `sentences` is a str; ValueError for a `window`
-        below 1.
+        below 1, or if there are more or fewer `numbers` than sentences.
         """
         window = self.window_of(window)
         if isinstance(sentences, str):
             raise TypeError("expected a list of sentences, not a str: give [text]")
         begin = 0
-        numbered = zip(itertools.count(1) if numbers is None else numbers, sentences, strict=False)
+        numbered = (
+            enumerate(sentences, 1) if numbers is None else zip(numbers, sentences, strict=True)
+        )
         while some := list(itertools.islice(numbered, window)):
             sources = self._encode(some, split, where, warn)
             whole = (i for i, source in enumerate(sources) if len(source) == 1)
@@ -191,7 +193,7 @@ class Translator(Decoding):
 
         Errors and warnings name a sentence as `where:number`, with its number in `numbers`.
         """
-        numbered = list(zip(numbers, sentences, strict=False))
+        numbered = list(zip(numbers, sentences, strict=True))
         sources = self._encode(numbered, split, where, warn)
         return sum(len(part) for parts in sources for part in parts)
 
@@ -211,7 +213,7 @@ class Translator(Decoding):
         for number, line in numbered:
             if not isinstance(line, str):
                 raise TypeError(f"{where}:{number}: expected a str, not {type(line).__name__}")
-            refuse_surrogates([line], number)
+            refuse_surrogates([line], where=f"{where}:{number}")
         sources: list[list[list[int]]] = []
         encoded = self.tokenizer.encode([line for _, line in numbered])
         for (number, line), pieces in zip(numbered, encoded, strict=True):

@@ -44,6 +44,7 @@ def test_a_gpu_that_is_too_old_for_this_pytorch_is_refused(
     for name, result in {
         "is_available": True, "device_count": 1, "set_device": None, "get_arch_list": known,
         "get_device_capability": capability, "get_device_name": "GeForce GTX 1080",
+        "current_device": 0,
     }.items():  # fmt: skip
         monkeypatch.setattr(f"torch.cuda.{name}", lambda *_, result=result: result)
     devices._refuse_too_old.cache_clear()
@@ -156,3 +157,19 @@ def test_a_step_of_more_than_2_gib_finds_the_memory_of_the_one_before() -> None:
     )
     first, *later = map(int, done.stdout.split())
     assert first > 5 * min(later)  # a different layout of blocks may need more memory
+
+
+def test_the_gpu_is_that_of_the_caller_or_of_the_process_of_torchrun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen: list[int] = []
+    for name, result in {"is_available": True, "device_count": 4, "current_device": 3}.items():
+        monkeypatch.setattr(f"torch.cuda.{name}", lambda result=result: result)
+    monkeypatch.setattr("torch.cuda.set_device", chosen.append)
+    monkeypatch.setattr(devices, "_refuse_too_old", lambda _: None)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert devices.choose_device() == torch.device("cuda", 3)
+    assert not chosen
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert devices.choose_device() == torch.device("cuda", 1)
+    assert chosen == [1]

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -52,3 +53,20 @@ def test_the_exit_status_is_the_shells(signum: int, status: int) -> None:
     assert stopped.status == status
     assert "step 17" in str(stopped)
     assert not isinstance(stopped, Exception)  # so that `except Exception` does not catch it
+
+
+def test_a_handler_that_is_not_of_python_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    handled: list[int] = []
+    usual = signal.signal
+
+    def install(signum: int, handler: Any) -> Any:
+        handled.append(signum)
+        return usual(signum, handler)
+
+    found = signal.getsignal
+    monkeypatch.setattr(signal, "getsignal", lambda s: None if s == signal.SIGTERM else found(s))
+    monkeypatch.setattr(signal, "signal", install)
+    with interruptible():
+        pass
+    assert signal.SIGINT in handled
+    assert signal.SIGTERM not in handled

@@ -49,3 +49,17 @@ def test_an_error_is_raised_once_those_at_work_are_done() -> None:
     with pytest.raises(ValueError, match="not this one"):
         list(side_by_side(work, range(2), 2))
     assert done == [1]
+
+
+def test_an_interrupt_while_threads_end_leaves_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor.shutdown", interrupted)
+    found: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        list(side_by_side(lambda i: i, range(4), 2))
+    asking = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    asking.start()
+    asking.join()
+    assert found == [6]

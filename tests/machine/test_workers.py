@@ -183,3 +183,11 @@ def test_none_outlives_the_process_that_started_them(signum: int) -> None:
 def test_they_start_without_what_they_do_not_need() -> None:
     program = "import sys, regard.data.prepare; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_place_of_modules_that_is_no_text_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("somewhere")])
+    with Workers(1) as workers:
+        assert list(workers.map(squared, [3])) == [9]

@@ -104,6 +104,13 @@ def test_time_and_operations_reach_to_the_last_step(data: Path, tmp_path: Path) 
     assert plan(WIDER, data, tmp_path).flop_per_step == found.flop_per_step / 2
 
 
+def test_operations_are_those_of_the_run_with_any_sub_words(data: Path, tmp_path: Path) -> None:
+    plain, redrawn = (
+        plan(WIDER.but(subword_dropout=share), data, tmp_path).flop_per_step for share in (0.0, 0.3)
+    )
+    assert redrawn == pytest.approx(plain)
+
+
 def test_the_memory_of_the_largest_batch_is_measured(data: Path, tmp_path: Path) -> None:
     """All attention weights are kept for the backward pass."""
     small = WIDER.but(layout="packed", row_length=16, source_tokens=512, target_tokens=512)

@@ -19,7 +19,7 @@ from regard.mending.retry import (
 )
 from regard.recipe import SearchRecipe
 from regard.search import search
-from regard.text.tokenizer import EOS
+from regard.text.tokenizer import BOS, EOS
 from regard.translation import Translator
 
 SENTENCES = ["the dog sees the cat", "the bird", "the tree likes the house"]
@@ -75,6 +75,22 @@ def test_a_model_that_repeats_itself_no_longer_can(translator: Translator) -> No
 
     assert any(map(tripled, found(translator.model))), "this test needs a model that repeats itself"
     assert not any(map(tripled, found(WithoutRepetition(translator.model))))
+
+
+def test_what_is_barred_makes_nothing_else_more_probable(translator: Translator) -> None:
+    pieces = translator.tokenizer.encode(SENTENCES)
+    rows = one_per_row([[*some, EOS] for some in pieces])
+    limits = torch.tensor([20, 20, 20])
+    found = search(WithoutRepetition(translator.model), rows, limits, translator.recipe, by=PLAIN)
+    for number, best in enumerate(found):
+        for one in best:
+            state = translator.model.start(one_per_row([[*pieces[number], EOS]]))
+            total, last = 0.0, BOS
+            for token in [*one.tokens, EOS][: len(one.tokens) + one.finished]:
+                logits, state = translator.model.step(torch.tensor([last]), state)
+                total += float(logits.float().log_softmax(-1)[0, token])
+                last = token
+            assert one.log_probability == pytest.approx(total, abs=1e-3)
 
 
 def test_the_second_search_is_wider(translator: Translator) -> None:

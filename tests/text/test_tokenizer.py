@@ -241,3 +241,10 @@ def test_symbols_are_saved_with_the_pieces(kind: str, tmp_path: Path) -> None:
     assert loaded.symbols == tokenizer.symbols
     assert loaded.fingerprint == tokenizer.fingerprint
     assert LEARNT[kind].symbols == {}
+
+
+def test_of_several_blanks_no_piece_is_learned() -> None:
+    lines = [f"a{' ' * (number % 7)}b{' ' * (number % 5)}c" for number in range(600)]
+    tokenizer = Tokenizer.learn(lines, "bpe", 320)
+    assert not any("  " in tokenizer.names([piece], "source")[0] for piece in range(tokenizer.size))
+    assert tokenizer.decode(tokenizer.encode(lines)) == lines

@@ -48,7 +48,7 @@ class CpuMask(Mask):
         reachable = allowed.any(-1, keepdim=True)
         self.reachable = None if reachable.all() else reachable
         """True for queries that may attend to at least one key; None if all queries may."""
-        bias = torch.zeros(allowed.shape).masked_fill_(~allowed, MASKED)
+        bias = torch.zeros(allowed.shape, dtype=torch.float32).masked_fill_(~allowed, MASKED)
         self.bias = F.pad(bias, (0, -allowed.shape[-1] % VECTOR), value=MASKED)
 
     def part(self, rows: slice, queries: slice) -> CpuMask:

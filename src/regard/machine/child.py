@@ -14,12 +14,13 @@ def started(program: str, **environment: str) -> subprocess.Popen[bytes]:
     SIGINT, SIGTERM and SIGHUP are blocked in the child, so that only this process reacts to them.
     Raises OSError if the system cannot start another process.
     """
+    places = [place for place in sys.path if isinstance(place, str)]  # as Python itself uses them
     with signals_blocked():
         return subprocess.Popen(
             [sys.executable, "-P", "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | environment | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            env=os.environ | environment | {"PYTHONPATH": os.pathsep.join(places)},
         )
 
 

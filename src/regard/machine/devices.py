@@ -32,18 +32,22 @@ MOST_THREADS = 1024
 def choose_device() -> torch.device:
     """A GPU if there is one, otherwise the CPU; each process of torchrun gets its own GPU.
 
+    Without torchrun, this is PyTorch's current GPU.
+
     Raises TrainingError if there is no GPU left for this process, or if the GPU is too old for the
     installed PyTorch.
     """
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    number, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    rank, gpus = os.environ.get("LOCAL_RANK"), torch.cuda.device_count()
+    number = torch.cuda.current_device() if rank is None else int(rank)
     if number >= gpus:
         raise TrainingError(
             f"process {number + 1} has no GPU, for this host has {gpus}: start torchrun with "
             f"--nproc-per-node {gpus}"
         )
-    torch.cuda.set_device(number)
+    if rank is not None:
+        torch.cuda.set_device(number)
     _refuse_too_old(number)
     return torch.device("cuda", number)
 
@@ -174,6 +178,19 @@ def be_deterministic() -> None:
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
+
+
+def return_freed_memory() -> None:
+    """Undo `keep_freed_memory`: malloc has its usual settings again, and returns freed memory."""
+    if any(name.startswith("MALLOC_") for name in os.environ):
+        return
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        for setting, usual in ((-3, 2**17), (-1, 2**17), (-8, 0)):
+            libc.mallopt(setting, usual)
+        libc.malloc_trim(0)
+    except (OSError, AttributeError):
+        pass
 
 
 def keep_freed_memory() -> None:

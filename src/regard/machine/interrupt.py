@@ -47,8 +47,11 @@ def interruptible(patient: bool = False) -> Iterator[Interrupt]:
     If SIGHUP is ignored already, for example because of `nohup`, it stays ignored.
     """
     interrupt = Interrupt(patient)
-    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
-    previous = {s: signal.signal(s, interrupt.handle) for s in SIGNALS if s not in ignored}
+    # A handler that is not Python's (None) could not be put back.
+    kept = {s for s in SIGNALS if signal.getsignal(s) is None}
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        kept.add(signal.SIGHUP)
+    previous = {s: signal.signal(s, interrupt.handle) for s in SIGNALS if s not in kept}
     try:
         yield interrupt
     finally:

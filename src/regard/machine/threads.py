@@ -40,5 +40,7 @@ def side_by_side(
     try:
         yield from pool.map(work, items)
     finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)
+        try:
+            pool.shutdown(cancel_futures=True)
+        finally:  # another Ctrl-C may have come
+            torch.set_num_threads(threads)

@@ -15,7 +15,7 @@ from regard.cost import Cost, flop
 from regard.data.batches import Batch, BatchShare
 from regard.data.largest import largest_batch
 from regard.data.layouts import most_rows
-from regard.data.training_data import batches_of
+from regard.data.training_data import batches_of, training_pairs
 from regard.errors import TrainingError
 from regard.machine.compiled import forget_programs
 from regard.machine.devices import (
@@ -121,7 +121,8 @@ def plan(
     lengths = setup.pairs.source_lengths, setup.pairs.target_lengths
     once = sum(flop(recipe.model, target, *lengths))
     an_epoch = recipe.training.passes * once
-    epoch = batches_of(setup.pairs, recipe).batches_per_epoch
+    plain = recipe.but(subword_dropout=0.0)  # with it, batches differ from epoch to epoch
+    epoch = batches_of(training_pairs(data, plain), plain).batches_per_epoch
     steps = recipe.training.steps
     if recipe.training.minutes:
         steps = min(steps, round(60 * recipe.training.minutes / median(seconds)))

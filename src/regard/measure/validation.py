@@ -33,7 +33,7 @@ from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
 from regard.training import Validate
 from regard.translation import Translator
-from regard.trees.penn import bracketed, read_trees, without_blanks
+from regard.trees.penn import bracketed, read_trees, with_tags_of, without_blanks
 from regard.trees.tree import Tree
 
 LABELS_AT_ONCE = 1024
@@ -108,8 +108,10 @@ def _parsed(
 
     The returned trees are within a bracket TOP, which EVALB does not count.
     """
-    trees = map(without_blanks, read_trees(gold, "valid.target.txt"))
+    trees = list(map(without_blanks, read_trees(gold, "valid.target.txt")))
     found = Parser(model, tokenizer, recipe).parse(tree.words() for tree in trees)
+    if recipe.task.form == "normalised":
+        found = list(map(with_tags_of, found, trees))
     return [bracketed(Tree(TOP, (tree,))) for tree in found]
 
 

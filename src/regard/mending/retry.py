@@ -15,7 +15,7 @@ from regard.decoding import Searchable
 from regard.hypotheses import Hypothesis
 from regard.recipe import MOST_STEPPED, WIDEST_BEAM, SearchRecipe
 from regard.search import search
-from regard.text.tokenizer import EOS
+from regard.text.tokenizer import EOS, PAD
 from regard.translation import Translation, Translator
 
 WIDER = 2
@@ -88,11 +88,15 @@ class WithoutRepetition:
     def step(self, tokens: Tensor, state: Remembering) -> tuple[Tensor, Remembering]:
         """Logits of the next token, and the next state.
 
-        A token that would complete three equal groups of pieces in a row gets the logit -inf.
+        A token that would complete three equal groups of pieces in a row gets the logit -inf. Its
+        probability goes to <pad>, which is never selected, so that other tokens keep theirs.
         """
         logits, inner = self.model.step(tokens, state.state)
         written = torch.cat([state.tokens, tokens.unsqueeze(1)], dim=1)
+        logits = logits.float()
+        total = torch.logsumexp(logits, dim=1)
         logits = logits.clone()
+        logits[:, PAD] = -torch.inf
         for period in range(1, min(LONGEST_PERIOD, (written.shape[1] + 1) // 3) + 1):
             # If each of the last `recent` tokens equals the token one period before it, one more
             # such token would complete the third copy of a group.
@@ -101,4 +105,6 @@ class WithoutRepetition:
             forbidden = written[:, -period].unsqueeze(1)
             barred = logits.gather(1, forbidden).masked_fill(same.unsqueeze(1), -torch.inf)
             logits.scatter_(1, forbidden, barred)
+        share = torch.exp(torch.logsumexp(logits, dim=1) - total)
+        logits[:, PAD] = total + torch.log1p(-share.clamp(max=1.0))
         return logits, Remembering(inner, written)

@@ -69,8 +69,10 @@ def planned_rows(
 def _planned(name: str, trainings: int, recipe: Recipe, speed: float) -> PlannedRow:
     count = parameters(recipe.model, recipe.tokenizer.vocabulary)
     operations = _flop_of(recipe)
-    disk = count * (_CHECKPOINT * recipe.training.keep + _MODEL)
-    steps = recipe.training.steps
+    by, steps = recipe.training, recipe.training.steps
+    # If the last step is saved only to continue from, its checkpoint is kept beside the others.
+    extra = by.save_every > 0 and steps % by.save_every > 0 and not by.averages_last
+    disk = count * (_CHECKPOINT * (by.keep + extra) + _MODEL)
     return PlannedRow(name, trainings, count, steps, operations, operations / speed, disk)
 
 

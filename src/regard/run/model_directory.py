@@ -20,6 +20,7 @@ from regard.errors import ModelError, RecipeError
 from regard.families.choose import new_model
 from regard.files.manifest import MANIFEST, replace_sealed, unseal, write_sealed
 from regard.files.tensors import read_tensors, write_tensors
+from regard.machine.devices import random_numbers_kept
 from regard.paper import parameters
 from regard.recipe import ModelRecipe, Recipe
 from regard.text.opening import open_tokenizer
@@ -176,7 +177,8 @@ def build(
             )
         if weights[name].dtype != torch.float32:
             raise ModelError(f"{where}: the weights are not fp32: {name} is {weights[name].dtype}")
-    network = new_model(recipe.model, *sizes)
+    with random_numbers_kept(torch.device("cpu")):
+        network = new_model(recipe.model, *sizes).float()
     network.load_state_dict(weights)
     know_words(network, tokenizer)
     return network

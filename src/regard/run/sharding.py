@@ -228,7 +228,7 @@ def model_and_optimizer(
     """
     keep_freed_memory()
     torch.manual_seed(recipe.training.seed)
-    model = new_model(recipe.model, vocabulary, source_vocabulary).train()
+    model = new_model(recipe.model, vocabulary, source_vocabulary).float().train()
     if shard and processes.count > 1:
         return model, ShardedAdam(model, recipe, dtype, device, processes)
     by = for_update(recipe.training, device, dtype, model.parameter_count)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -46,6 +47,7 @@ stands for a byte of text."""
 SYMBOL = "△"
 """First character of a symbol, such as a bracket of trees. BYTE_ALPHABET lacks it, so no text is
 encoded as a symbol."""
+_BLANKS = re.compile("  +")
 LONGEST_LEARNT = 10_000
 """Nothing is learned from a line of more characters than this: such a line is not a sentence."""
 LARGEST_TOKENIZER, MOST_ENTRIES = 64 * 2**20, 1_000_000
@@ -242,7 +244,7 @@ def _learnt_from(lines: Iterable[str]) -> Iterator[str]:
         if len(line) <= LONGEST_LEARNT:
             if not line.isascii():
                 refuse_surrogates([line], number)
-            yield line
+            yield _BLANKS.sub(" ", line)
 
 
 def _learn_merges(lines: Iterable[str], size: int) -> models.Model:
@@ -250,7 +252,7 @@ def _learn_merges(lines: Iterable[str], size: int) -> models.Model:
     library = tokenizers.Tokenizer(_empty("bpe"))
     library.normalizer = normalizers.Prepend(" ")
     # `_assembled` cuts text before each space, then by ByteLevel. Here the first cut is left out,
-    # because ByteLevel alone gives the same words.
+    # because ByteLevel alone gives the same words where only single spaces are (`_learnt_from`).
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
         vocab_size=size,

@@ -34,14 +34,17 @@ def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
     return words
 
 
-def refuse_surrogates(lines: Iterable[str], first: int = 1) -> None:
-    """Raise DataError for a lone surrogate, and name its line; lines are counted from `first`."""
+def refuse_surrogates(lines: Iterable[str], first: int = 1, where: str | None = None) -> None:
+    """Raise DataError for a lone surrogate, and name its place, `where` or the number of the line.
+
+    Lines are counted from `first`.
+    """
     for number, line in enumerate(lines, first):
         try:
             line.encode()
         except UnicodeEncodeError as error:
             found = ord(line[error.start])
             raise DataError(
-                f"line {number} has a lone surrogate (U+{found:04X}) at character "
+                f"{where or f'line {number}'} has a lone surrogate (U+{found:04X}) at character "
                 f"{error.start + 1}: it is not Unicode text; decode it as UTF-8 or UTF-16 first"
             ) from None

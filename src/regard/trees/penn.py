@@ -111,6 +111,16 @@ def plain_word(word: str) -> str:
     return word.replace("\\/", "/").replace("\\*", "*")
 
 
+def with_tags_of(tree: Tree, other: Tree) -> Tree:
+    """The tree with the tags of another tree over the same words."""
+    tags = (leaf.label for leaf in other.leaves())
+    return tree.fold(
+        lambda node, inside: Tree(
+            node.label if node.word is None else next(tags), tuple(inside), node.word
+        )
+    )
+
+
 def without_blanks(tree: Tree) -> Tree:
     """The tree with each blank in a word replaced by _, so that no word contains a blank."""
     return tree.fold(_without_blanks)

@@ -68,6 +68,8 @@ class _Recorder:
         self._by, self._weights, self._layer = by, weights, layer
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # in a copy, `_by` may not be there yet
+            raise AttributeError(name)
         return getattr(self._by, name)
 
     def attend(

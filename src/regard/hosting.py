@@ -1,0 +1,100 @@
+"""Training in a user's own process: what it changes there is undone afterwards.
+
+A function imports its modules when it is called: PyTorch takes more than a second to load.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from signal import SIGINT
+from threading import current_thread, main_thread
+from traceback import clear_frames
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.machine.interrupt import Interrupt
+
+
+@contextmanager
+def settings_kept() -> Iterator[None]:
+    """A context in which this process can train; afterwards, its settings are those from before.
+
+    They are the random states, the number of threads, and whether gradients are computed. malloc
+    returns freed memory again, but by its usual settings.
+    """
+    import torch
+
+    from regard.machine.cores import usable_cores
+    from regard.machine.devices import choose_device, random_numbers_kept, return_freed_memory
+    from regard.machine.threads import computing_with
+
+    threads = min(torch.get_num_threads(), usable_cores())
+    try:
+        with (
+            random_numbers_kept(choose_device()),
+            computing_with(threads),
+            torch.inference_mode(mode=False),
+            torch.enable_grad(),
+        ):
+            yield
+    finally:
+        return_freed_memory()
+
+
+def without_draws(progress: Callable[[Any], object]) -> Callable[[Any], None]:
+    """A function that calls `progress`; random numbers drawn there do not change training's."""
+    from regard.machine.devices import choose_device, random_numbers_kept
+
+    device = choose_device()
+
+    def hear(record: Any) -> None:
+        with random_numbers_kept(device):
+            progress(record)
+
+    return hear
+
+
+@contextmanager
+def heard(progress: Callable[[Any], object]) -> Iterator[Callable[[Any], None]]:
+    """A context that yields a function that calls `progress`.
+
+    An OSError that `progress` raises is raised by the context, too, and is not taken for an error
+    of writing the output.
+    """
+    raised: list[OSError] = []
+
+    def hear(record: Any) -> None:
+        try:
+            progress(record)
+        except OSError as error:
+            raised.append(error)
+            raise
+
+    try:
+        yield hear
+    except Exception:
+        if raised:
+            raise raised[0] from None
+        raise
+
+
+@contextmanager
+def saving_at_a_signal(patient: bool) -> "Iterator[Interrupt]":
+    """A context that yields an `Interrupt`, which records SIGINT, SIGTERM and SIGHUP.
+
+    After a signal, the run saves a checkpoint and raises Interrupted. This context then raises
+    KeyboardInterrupt for SIGINT, and SystemExit for the others. If `patient`, signals after the
+    first are ignored. Outside the main thread, no signal is recorded.
+    """
+    from regard.machine.interrupt import Interrupt, Interrupted, interruptible
+
+    if current_thread() is not main_thread():  # only the main thread receives signals
+        yield Interrupt()
+        return
+    try:
+        with interruptible(patient) as interrupt:
+            yield interrupt
+    except Interrupted as stopped:
+        clear_frames(stopped.__traceback__)  # a notebook keeps the exception, and so the model
+        if interrupt.signum == SIGINT:
+            raise KeyboardInterrupt(str(stopped)) from None
+        raise SystemExit(stopped.status) from None
