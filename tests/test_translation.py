@@ -377,7 +377,7 @@ def test_windows_without_sentences_are_refused() -> None:
 
 
 def test_there_are_as_many_numbers_as_sentences() -> None:
-    with pytest.raises(ValueError, match="argument 2 is longer"):
+    with pytest.raises(ValueError, match="fewer numbers than sentences"):
         list(translator().stream(["1", "2"], numbers=[7]))
 
 

@@ -163,15 +163,13 @@ class Translator(Decoding):
         split. Errors and warnings name a sentence as `where:number`; its number is the one in
         `numbers` or, if `numbers` is None, counted from 1. Raises DataError where `translate` does;
         TypeError if a sentence is not a str, or if `sentences` is a str; ValueError for a `window`
-        below 1, or if there are more or fewer `numbers` than sentences.
+        below 1, or if there are fewer `numbers` than sentences.
         """
         window = self.window_of(window)
         if isinstance(sentences, str):
             raise TypeError("expected a list of sentences, not a str: give [text]")
         begin = 0
-        numbered = (
-            enumerate(sentences, 1) if numbers is None else zip(numbers, sentences, strict=True)
-        )
+        numbered = _numbered(itertools.count(1) if numbers is None else numbers, sentences)
         while some := list(itertools.islice(numbered, window)):
             sources = self._encode(some, split, where, warn)
             whole = (i for i, source in enumerate(sources) if len(source) == 1)
@@ -193,7 +191,7 @@ class Translator(Decoding):
 
         Errors and warnings name a sentence as `where:number`, with its number in `numbers`.
         """
-        numbered = list(zip(numbers, sentences, strict=True))
+        numbered = list(_numbered(numbers, sentences))
         sources = self._encode(numbered, split, where, warn)
         return sum(len(part) for parts in sources for part in parts)
 
@@ -299,6 +297,15 @@ def join_sentences(parts: Sequence[str]) -> str:
         whole += blank + part
         previous = part
     return whole
+
+
+def _numbered(numbers: Iterable[int], sentences: Iterable[str]) -> Iterator[tuple[int, str]]:
+    each = iter(numbers)
+    for sentence in sentences:
+        number = next(each, None)
+        if number is None:
+            raise ValueError("there are fewer numbers than sentences")
+        yield number, sentence
 
 
 def _joined(parts: Sequence[Translation]) -> Translation:

@@ -173,7 +173,7 @@ TRAINING = (
         theirs="Adam",
         ours="Adam; with `training.optimizer = muon`, the matrices inside the layers learn by "
         "Muon, with `training.weight_decay`, and only the other parameters by Adam",
-        why="Muon learns from fewer steps (experiments/budget); the two smallest models of "
+        why="Muon learns from fewer steps (experiments/budget); the three smallest models of "
         "`regard train --time` use it, and the paper's recipes do not",
         tests=("tests/test_muon.py", "tests/test_optimizer.py"),
         judge=Judge(_optimizer, ("training.optimizer", "training.weight_decay")),
