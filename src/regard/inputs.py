@@ -221,6 +221,14 @@ def described(tokenizer: Path, assignments: Sequence[str]) -> TokenizerRecipe:
     return its
 
 
+def _refuse_inside(files: TrainingFiles, out: Path) -> None:
+    """Raise RegardError if one of the files is in `out`, whose content will be replaced."""
+    text = (*files.source, *files.target, *files.valid_source, *files.valid_target)
+    for path in (*text, *files.trees, *files.valid_trees, *files.silver):
+        if out.resolve() in path.resolve().parents:
+            raise RegardError(f"{path}: is in {out}, which will be replaced: choose another --out")
+
+
 def prepare_files(
     files: TrainingFiles,
     out: Path,
@@ -246,6 +254,7 @@ def prepare_files(
         raise RegardError("--workers is for text: trees are read by one process")
     if not files.can_be_prepared:
         raise RegardError(f"{out}: nothing to prepare: give --source and --target, or --trees")
+    _refuse_inside(files, out)
     its = {} if tokenizer is None else {"tokenizer": dict(described(tokenizer, assignments))}
     chosen = (named or files.suited(tokenizer)).merged(its)
     if files.trees:

@@ -1,3 +1,4 @@
+import ctypes
 import os
 import signal
 import subprocess
@@ -9,8 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli.refusing import forked, regard
+from cli.refusing import forked, refused, regard
 from regard.cli.prepare import prepare
+from regard.cli.preparing import ended_by_sigterm
 from regard.corpus import write_treebank
 from regard.data.pairs import Pairs
 from regard.errors import DataError
@@ -147,3 +149,23 @@ def test_options_that_do_not_go_together_are_refused(
     result = regard("prepare", *given, "--out", tmp_path / "out")
     assert (result.status, problem in result.stderr) == (2, True)
     assert not (tmp_path / "out").exists()
+
+
+def test_text_in_the_place_to_be_replaced_is_refused(files: list[str], tmp_path: Path) -> None:
+    assert regard("prepare", *files, "--quiet").status == 0
+    out = tmp_path / "out"
+    inside = [str(out / f"valid.{side}.txt") for side in ("source", "target")]
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    said = refused("prepare", "--source", inside[0], "--target", inside[1], "--out", out)
+    assert said == f"{inside[0]}: is in {out}, which will be replaced: choose another --out"
+    assert {path: path.read_bytes() for path in out.iterdir()} == before
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_that_comes_in_c_code_is_not_lost() -> None:
+    """An exception that is raised in a function that C code calls goes no further."""
+    before = signal.getsignal(signal.SIGTERM)
+    call = ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(SystemExit, match="143"), ended_by_sigterm():
+        call()
+    assert signal.getsignal(signal.SIGTERM) == before

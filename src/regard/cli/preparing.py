@@ -33,8 +33,10 @@ def ended_by_sigterm() -> Iterator[None]:
 
     The exit status is 143 or 129. If SIGHUP is ignored, for example by `nohup`, it stays ignored.
     """
+    came: list[int] = []
 
     def leave(signum: int, _: object) -> None:
+        came.append(signum)
         sys.exit(128 + signum)
 
     before = {
@@ -44,6 +46,8 @@ def ended_by_sigterm() -> Iterator[None]:
     }
     try:
         yield
+        if came:  # C code that was called, such as a compiler, has dropped the SystemExit
+            sys.exit(128 + came[0])
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
