@@ -42,7 +42,8 @@ def ended_by_sigterm() -> Iterator[None]:
     before = {
         signum: signal.signal(signum, leave)
         for signum in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(signum) != signal.SIG_IGN
+        # A handler that is not Python's (None) could not be put back.
+        if signal.getsignal(signum) not in (signal.SIG_IGN, None)
     }
     try:
         yield
