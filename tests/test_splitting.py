@@ -95,11 +95,11 @@ def test_longer_sentences_are_translated_whole_on_demand() -> None:
     line = " ".join(LINES[:3])
     pieces = len(TOKENIZER.encode([line])[0])
     short, whole = translator(longest=pieces // 2), translator(longest=pieces + 1)
-    with pytest.raises(DataError, match=f"{pieces + 1} pieces; this model was trained on at most"):
+    with pytest.raises(DataError, match=f"{pieces + 1} pieces; this model reads at most"):
         short.translate([line])
     short.accept_longer()
     assert short.translate([line]) == whole.translate([line])
-    with pytest.raises(DataError, match="trained on at most 2048"):
+    with pytest.raises(DataError, match="reads at most 2048"):
         short.translate(["1 " * 3000])
 
 

@@ -414,6 +414,30 @@ def test_a_model_to_begin_with_gives_its_tokenizer(made: Path, tmp_path: Path) -
     assert (tmp_path / "run" / "from.json").exists()
 
 
+def test_data_that_is_gone_is_prepared_again_with_the_tokenizer_of_the_run(
+    made: Path, tmp_path: Path
+) -> None:
+    files = TrainingFiles([made / "en"], [made / "de"])
+    run, other = tmp_path / "run", tmp_path / "other"
+    prepare_files(files, other, recipe=TEXT.but(vocabulary=310))
+    recipe, data = begin(Start(run, data=other, recipe=TEXT))
+    run.mkdir()
+    keep_beginning(run, recipe, data)
+    _, again = begin(Start(run, files, recipe=TEXT))
+    assert again == run / "data"
+    for name in ("tokenizer.json", "train.source.ids.npy", "valid.target.ids.npy"):
+        assert (again / name).read_bytes() == (other / name).read_bytes()
+
+
+def test_only_settings_that_were_given_are_told_as_those_of_other_data(
+    made: Path, tmp_path: Path
+) -> None:
+    data, given = made / "text/data", ["data.held_out=5"]
+    start = Start(tmp_path / "run", data=data, recipe=TEXT.but(vocabulary=999), assignments=given)
+    with pytest.raises(RecipeError, match=r"other settings \(data\.held_out: 5 -> 2\): leave"):
+        decide(start)
+
+
 def test_what_stays_as_it_was_prepared_is_said(made: Path, tmp_path: Path) -> None:
     said: list[str] = []
     data = made / "text/data"

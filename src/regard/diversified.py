@@ -95,12 +95,12 @@ def _three(start: Start, its: _Places, own: Recipe | None, translate: Translate)
     first = begun(its.forward)
     if first is None:
         refuse_filled(its.text)
-        whole = start.minutes or (0.0 if start.recipe else MINUTES)
+        whole = start.limit or (0.0 if start.recipe else MINUTES)
         share = whole * SHARE_OF_EACH
     else:
         _refuse_other(start, its)
         share = first.training.minutes
-        whole = start.minutes or (0.0 if own else share / SHARE_OF_EACH)
+        whole = start.limit or (0.0 if own else share / SHARE_OF_EACH)
     if not its.trained.exists():
         yield replace(start, out=its.forward, minutes=share or None)
         start.files.refuse_other_than(its.forward / "data", start.out)  # files may have changed

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from regard.errors import RecipeError
+from regard.errors import RecipeError, RegardError
 from regard.recipe import Recipe, assigned_field
+from regard.run.beginning import begun
 from regard.run.journal import read_journal
 from regard.start import MINUTES, Start
 
@@ -14,19 +15,20 @@ def members(start: Start, count: int) -> Iterator[Start]:
     """Yield the starts of `count` runs, which differ only in their seeds and directories.
 
     The runs are in seed-1, seed-2 and so on, in `start.out`. They share the time of `start`
-    equally; if `start` has no time, and the first run chooses its recipe for the text, they share
-    MINUTES. The other runs use the data, the tokenizer and the recipe of the first run, so the
-    first run must have begun before another run begins. Raises RecipeError if `start` assigns a
-    seed or a limit of minutes.
+    equally; if `start` and its recipe have no time, and the first run chooses its recipe for the
+    text, they share MINUTES. The other runs use the data, the tokenizer and the recipe of the first
+    run, so the first run must have begun before another run begins. Raises RecipeError if `start`
+    assigns a seed or a limit of minutes, RegardError if `start.out` is itself a run.
     """
     if "training.seed" in map(assigned_field, start.assignments):
         raise RecipeError("--seeds counts the seeds from 1: leave out --set training.seed")
-    its_own = [one for one in start.assignments if assigned_field(one) == "training.minutes"]
-    if Recipe().set(*its_own).training.minutes:  # 0 means no limit
+    if start.assigned_minutes:
         raise RecipeError("--seeds divides the time: give --time, not --set training.minutes")
+    if begun(start.out) is not None:
+        raise RegardError(f"{start.out}: was begun without --seeds: choose another --out")
     first = start.out / "seed-1"
     chooses = replace(start, out=first).chooses_for_text
-    timed = start.minutes or (MINUTES if chooses else None)
+    timed = start.limit or (MINUTES if chooses else None)
     minutes = timed and timed / count
     for seed in range(1, count + 1):
         its = (*start.assignments, f"training.seed={seed}")
@@ -41,6 +43,14 @@ def members(start: Start, count: int) -> Iterator[Start]:
             start_from=start.start_from,
             minutes=minutes,
         )
+
+
+def alone(start: Start) -> Iterator[Start]:
+    """Yield `start`, the start of a single run; raises RegardError if --seeds began `start.out`."""
+    out = start.out
+    if begun(out) is None and begun(out / "seed-1") is not None:
+        raise RegardError(f"{out}: was begun with --seeds: give it again, or choose another --out")
+    yield start
 
 
 def _untuned(run: Path) -> Recipe | str:

@@ -36,15 +36,16 @@ difference. The first row that fits decides.
      25  E    no      -     -        -       yes       -          the named one     prepared now
      26  E    no      -     -        -       no        -          that of RUN       prepared now
 
-"Prepared now" means that the data is prepared in RUN/data, with the tokenizer of the model of
---from if there is one. A recipe marked ** is chosen for the text, this machine and the time
-(`regard.budget`): in row 11 always, for MINUTES if no time is given; in rows 17 and 20 only if
---time is given and the data is for translation, else it is the recipe of the data. A run whose
-recipe was not chosen for the time ends after --time, or earlier, at its last step. In the recipe,
---task or --trees sets task.output, and --tokenizer sets the section [tokenizer] of a new run; then
---set applies. A recipe marked * then takes from the data the fields that describe the data's
-preparation (DECIDED). If RUN was begun, `Run` refuses a recipe that differs from RUN's own, unless
-changes are accepted; the time, the intervals between saves and the search's settings may differ.
+"Prepared now" means that the data is prepared in RUN/data, in rows 25 and 26 with the tokenizer of
+RUN, else with that of the model of --from if there is one. A recipe marked ** is chosen for the
+text, this machine and the time (`regard.budget`): in row 11 always, for MINUTES if no time is
+given; in rows 17 and 20 only if --time is given and the data is for translation, else it is the
+recipe of the data. A run whose recipe was not chosen for the time ends after --time, or earlier, at
+its last step. In the recipe, --task or --trees sets task.output, and --tokenizer sets the section
+[tokenizer] of a new run; then --set applies. A recipe marked * then takes from the data the fields
+that describe the data's preparation (DECIDED). If RUN was begun, `Run` refuses a recipe that
+differs from RUN's own, unless changes are accepted; the time, the intervals between saves and the
+search's settings may differ.
 
 Refused as well, before anything is written:
 
@@ -77,14 +78,15 @@ from regard.arithmetic.choose import refuse_arithmetic
 from regard.budget.choice import Choice, choose, with_time
 from regard.budget.text import ParallelText
 from regard.data.aligned import Progress
+from regard.data.fitting import as_prepared, refuse_other_task
 from regard.data.layouts import refuse_without_room
-from regard.data.pairs import DECIDED, fields_of, recipe_of
-from regard.errors import RecipeError, RegardError
+from regard.data.pairs import fields_of, recipe_of
+from regard.errors import RegardError
 from regard.files.whole import refuse_unwritable
 from regard.inputs import NO_FILES, TrainingFiles, described
 from regard.machine.devices import choose_device
 from regard.presets import SMALL_PARSE, recipe_named
-from regard.recipe import Recipe, assigned_field, changes
+from regard.recipe import Recipe, assigned_field
 from regard.run.beginning import alone_in, begun
 from regard.run.finetuning import keep_origin, open_origin, refuse_other_origin, refuse_other_shape
 from regard.run.model_directory import Model
@@ -126,6 +128,19 @@ class Start:
         given = self.recipe is None and not self.is_for_trees and self.files.can_be_prepared
         return new and given
 
+    @property
+    def assigned_minutes(self) -> float:
+        """The time limit that --set training.minutes gives; 0 if it gives none."""
+        its = (one for one in self.assignments if assigned_field(one) == "training.minutes")
+        return Recipe().set(*its).training.minutes
+
+    @property
+    def limit(self) -> float | None:
+        """The minutes of --time or, without it, of the given recipe; None for no limit."""
+        if self.minutes is None and self.recipe is not None:
+            return _given(self.recipe).training.minutes or None
+        return self.minutes or None
+
 
 class Decision(NamedTuple):
     """The recipe and the data that a row of this module's table gives."""
@@ -160,6 +175,8 @@ def begin(
             keep_origin(start.start_from, start.out)
         if not is_prepared:
             its = start.tokenizer or (start.start_from and start.start_from / "tokenizer.json")
+            if begun(start.out) and (own := start.out / "tokenizer.json").exists():
+                its = own
             start.files.prepare(data, recipe, tokenizer=its, progress=progress, remark=remark)
     return recipe, data
 
@@ -242,10 +259,8 @@ def _recipe(
     start: Start, began_with: Recipe | None, prepared: Path | None, chose: _Chose
 ) -> Recipe:
     """The recipe that the module's table gives, changed by --task or --trees, --time and --set."""
-    if isinstance(start.recipe, Recipe):
-        found = start.recipe
-    elif start.recipe is not None:
-        found = recipe_named(start.recipe)
+    if start.recipe is not None:
+        found = _given(start.recipe)
     elif began_with is not None:
         found = began_with if start.minutes is None else with_time(began_with, start.minutes)
     elif prepared is not None:
@@ -268,12 +283,15 @@ def _recipe(
     return found.set(*start.assignments)
 
 
+def _given(recipe: Recipe | str) -> Recipe:
+    return recipe if isinstance(recipe, Recipe) else recipe_named(recipe)
+
+
 def _for_the_time(
     start: Start, text: ParallelText, chose: _Chose, made: Sequence[str] = ()
 ) -> Recipe:
     """The recipe expected to be best in the run's time; `made` are the prepared data's settings."""
-    its = (one for one in start.assignments if assigned_field(one) == "training.minutes")
-    minutes = Recipe().set(*its).training.minutes or start.minutes or MINUTES
+    minutes = start.assigned_minutes or start.minutes or MINUTES
     Recipe().but(minutes=minutes)  # the recipe refuses NaN or -1 before the machine is measured
     unlimited = ["training.minutes=0"] * (start.minutes == 0)
     choice = choose(text, minutes, asked=(*made, *unlimited, *start.assignments))
@@ -295,7 +313,7 @@ def _fitted(start: Start, recipe: Recipe, data: Path, remark: Callable[[str], ob
     """Fit the recipe to data; raises RegardError for cases i, j, k of the module's docstring."""
     if start.data is None and (start.files.has_text or start.files.trees):
         start.files.refuse_other_than(data, start.out)
-    _refuse_other_task(data, recipe)
+    refuse_other_task(data, recipe)
     if start.tokenizer is not None and (
         open_tokenizer(start.tokenizer).fingerprint != open_tokenizer(data).fingerprint
     ):
@@ -303,38 +321,4 @@ def _fitted(start: Start, recipe: Recipe, data: Path, remark: Callable[[str], ob
             f"{start.tokenizer}: this run was begun with another --tokenizer: choose another "
             "--out, or leave it out"
         )
-    return recipe if start.data is None else _as_prepared(start, recipe, data, remark)
-
-
-def _refuse_other_task(data: Path, recipe: Recipe) -> None:
-    """Raise RecipeError if the data was prepared for a task other than the recipe's."""
-    found, wanted = recipe_of(data).task, recipe.task
-    if found != wanted:
-        names = {"text": "translation", "trees": "parsing"}
-        made, asked = (
-            names[one.output] + f", form {one.form}" * (found.output == wanted.output)
-            for one in (found, wanted)
-        )
-        raise RecipeError(
-            f"{data}: was prepared for {made}, and the recipe is for {asked}: choose another "
-            "recipe, or prepare other data"
-        )
-
-
-def _as_prepared(
-    start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]
-) -> Recipe:
-    """The recipe, with the data's values of DECIDED fields; raises RecipeError if --set differs."""
-    made = recipe_of(data).model_dump()
-    decided = recipe.merged(
-        {section: {key: made[section][key] for key in keys} for section, keys in DECIDED.items()}
-    )
-    if changed := changes(recipe, decided):
-        told, assigned = "; ".join(map(str, changed)), set(map(assigned_field, start.assignments))
-        if any(change.field in assigned for change in changed):
-            raise RecipeError(
-                f"{data}: was prepared with other settings ({told}): leave them out of "
-                "--set, or prepare the data again"
-            )
-        remark(f"{data}: keeps the settings of its preparation ({told})")
-    return decided
+    return recipe if start.data is None else as_prepared(recipe, data, start.assignments, remark)

@@ -221,7 +221,7 @@ class Translator(Decoding):
             if len(pieces) < self.longest:
                 sources.append([[*pieces, EOS]])
                 continue
-            problem = f"{len(pieces) + 1} pieces; this model was trained on at most {self.longest}"
+            problem = f"{len(pieces) + 1} pieces; this model reads at most {self.longest}"
             if split:
                 warn(f"{where}:{number}: {problem}: it is translated in parts")
                 code = self.tokenizer.prefix(line.strip())

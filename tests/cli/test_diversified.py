@@ -93,19 +93,30 @@ def files(tmp_path: Path) -> TrainingFiles:
     return TrainingFiles([tmp_path / "source"], [tmp_path / "target"])
 
 
-@pytest.mark.parametrize(("given", "whole"), [(90.0, 90.0), (None, MINUTES)])
+@pytest.mark.parametrize(
+    ("given", "recipe", "whole"),
+    [(90.0, None, 90.0), (None, None, MINUTES), (None, Recipe().but(minutes=30.0), 30.0)],
+)
 def test_the_runs_divide_the_time(
-    files: TrainingFiles, tmp_path: Path, given: float | None, whole: float
+    files: TrainingFiles,
+    tmp_path: Path,
+    given: float | None,
+    recipe: Recipe | None,
+    whole: float,
 ) -> None:
     out, minutes = tmp_path / "x", []
-    for start in diversified(Start(out, files, minutes=given), echoed):
+    asked = Start(out, files, recipe=recipe, minutes=given)
+    for start in diversified(asked, echoed):
         minutes.append(start.minutes)
+        begun(start)
         if start.out != out:
-            begun(start)
             (out / "text").mkdir(exist_ok=True)
             (out / "text/seconds.json").write_text("60")
     share = pytest.approx(whole * SHARE_OF_EACH)
-    assert minutes == [share, share, pytest.approx(whole * (1 - 2 * SHARE_OF_EACH) - 1, abs=0.01)]
+    left = pytest.approx(whole * (1 - 2 * SHARE_OF_EACH) - 1, abs=0.01)
+    assert minutes == [share, share, left]
+    [last] = diversified(asked, echoed)
+    assert last.minutes == (None if given is None and recipe is None else left)
 
 
 @pytest.mark.parametrize("minutes", [None, 90.0, 600.0])

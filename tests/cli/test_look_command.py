@@ -107,6 +107,17 @@ def test_a_figure_of_the_model_beside_a_sentence(world: World) -> None:
     assert "Multi-Head Attention" in (world.folder / "a.svg").read_text("utf-8")
 
 
+def test_nothing_is_written_beside_a_figure_of_another_family(world: World) -> None:
+    model = world.folder / "recurrent"
+    recipe = [*world.recipe, "--set", "model.family=recurrent", "--set", "model.layers=2"]
+    recipe += ["--set", "data.layout=grouped"]
+    assert regard("train", "-q", *world.text, *recipe, "--out", model).status == 0
+    page = world.folder / "x.html"
+    with unchanged(world.folder):
+        said = refused("look", model, "dog", "--figure", "1", "--html", page)
+    assert said == "--figure 1 draws a Transformer; this model is of another family"
+
+
 def test_a_word_by_its_place(world: World) -> None:
     looked(world, "--figure", "3", "--word", "dog", "--by-words", "--out", "a.svg")
     looked(world, "--figure", "3", "--word", "2", "--by-words", "--out", "b.svg")
@@ -144,6 +155,7 @@ def test_a_word_by_its_place(world: World) -> None:
         (["dog", "--npz", "x.npz", "--head", "2"], "--head: it is for --html, --text and Figures"),
         (["dog", "--search", "--kind", "cross"], "--kind: it is for --html, --text and Figures"),
         (["dog", "--json", "-", "--text"], "--json - and --text both write to standard output"),
+        (["dog", "--html", "x", "--npz", "./x"], "two of --html, --out, --npz and --json name"),
         (["dog", "--html", "nowhere/x.html"], "nowhere/x.html: cannot write: "),
         (["dog", "--npz", "nowhere/x.npz"], "nowhere/x.npz: cannot write: "),
         (["dog", "--threads", "9999"], "--threads 9999: give up to 1024 cores"),

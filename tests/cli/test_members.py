@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.refusing import World, regard
+from cli.refusing import World, refused, regard, unchanged
 from regard.errors import RecipeError
 from regard.inputs import TrainingFiles
 from regard.members import members
@@ -52,6 +52,18 @@ def test_members_divide_the_time(world: World, given: float | None, each: float)
     assert [start.minutes for start in starts] == [each] * 3
     named = members(Start(world.folder / "x", files, recipe="small"), 2)
     assert [start.minutes for start in named] == [None] * 2
+    timed = Start(world.folder / "x", files, recipe=Recipe().but(minutes=90.0), minutes=given)
+    assert [start.minutes for start in members(timed, 3)] == [30.0] * 3
+
+
+def test_a_directory_has_members_or_one_run(world: World) -> None:
+    runs, run = world.folder / "runs", world.copy("run")
+    command = ["train", "-q", *world.text, *world.recipe, "--out"]
+    assert regard(*command, runs, "--seeds", "1").status == 0
+    with unchanged(world.folder):
+        assert refused(*command, runs).startswith(f"{runs}: was begun with --seeds: give it again")
+        said = refused(*command, run, "--seeds", "2")
+    assert said.startswith(f"{run}: was begun without --seeds: choose another --out")
 
 
 def test_members_that_go_on_without_a_time_keep_theirs(world: World) -> None:

@@ -112,7 +112,7 @@ def test_checkpoints_that_do_not_belong_together(world: World) -> None:
             "nowhere: is not a run directory, because it has no recipe.toml: name one that",
         ),
         ("data", "data: is prepared data: name another directory for the run"),
-        ("model", "model: has no checkpoint to average yet: continue training"),
+        ("model", "model: has no checkpoint to average: name a run that has checkpoints"),
         ("source.en", "source.en: is a file: name a run directory"),
     ],
 )
@@ -162,8 +162,31 @@ def test_a_run_keeps_the_recipe_it_was_begun_with(world: World) -> None:
     run = world.copy("run")
     with unchanged(world.folder):
         said = refused(*resume(world, run, "--set", "training.steps=9"))
+        assert refused(*resume(world, run, "--set", "training.steps=9", "--plan")) == said
     assert said.startswith(f"{run}: was begun with another recipe (training.steps: 4 -> 9): ")
     assert "--accept-changes" in said
+
+
+def test_two_limits_of_the_time(world: World) -> None:
+    both = ["--time", "5m", "--set", "training.minutes=9"]
+    for also in ([], ["--plan"]):
+        with unchanged(world.folder):
+            said = refused("train", *world.text, *world.out, *both, *also)
+        assert said == "--time and --set training.minutes both limit the time: give one of them"
+
+
+@pytest.mark.parametrize("also", [["--plan"], ["--board"], ["--micro-batches", "2"]])
+def test_a_replay_follows_no_other_options(world: World, also: list[str]) -> None:
+    run = world.copy("run")
+    with unchanged(world.folder):
+        said = refused(*resume(world, run, "--verify-resume", "2", *also))
+    assert said.startswith("--verify-resume replays a run as it was trained: leave out --plan, ")
+
+
+def test_nothing_is_prepared_for_a_replay_without_a_checkpoint(world: World) -> None:
+    with unchanged(world.folder):
+        said = refused("train", *world.text, *world.out, "--verify-resume", "2")
+    assert "has no checkpoint to verify: name a run that has checkpoints" in said
 
 
 def test_a_run_keeps_the_shape_it_was_begun_with(world: World) -> None:
@@ -314,6 +337,7 @@ def test_what_cannot_begin_with_a_model_is_refused_before_text_is_prepared(world
         assert refused(*begin, *lines, "--set", "tokenizer.vocabulary=2000") == (
             f"{model}: has its own tokenizer: leave out --set tokenizer.*"
         )
+        assert refused(*begin, "--out", model).startswith(f"{model}: is the model that --from")
         assert refused(*begin, *world.text, "--out", model) == (
             f"{model}: is the model that --from names: choose another --out"
         )

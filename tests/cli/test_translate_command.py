@@ -28,7 +28,7 @@ def test_a_line_that_is_too_long_is_refused_before_the_first_is_translated(
     command[3] = text
     with unchanged(world.folder):
         said = refused(*command, *BLOCK, "--long", "refuse", "--out", world.folder / "out")
-    problem = re.escape(f"{text}:601: ") + r"\d+ pieces; this model was trained on at most 24: "
+    problem = re.escape(f"{text}:601: ") + r"\d+ pieces; this model reads at most 24: "
     assert re.match(problem, said)
     result = regard(*command, *BLOCK, "--out", world.folder / "out")
     assert result.status == 0

@@ -9,6 +9,7 @@ import pytest
 from cli.spoiling import reseal
 from regard.departures.case import Facts
 from regard.errors import ModelError, RegardError
+from regard.exchange.exporting import write_export
 from regard.measure.facts import recipe_and_facts
 from regard.recipe import Recipe
 from regard.run.averaging import average_run
@@ -52,6 +53,13 @@ def test_a_model_shows_less(world: Path) -> None:
     assert recipe == RECIPE
     assert (facts.steps, facts.averaged) == (11, (10, 11))
     assert facts.pairs is facts.dtype is facts.held_out is facts.begins_with_model is None
+
+
+def test_an_exported_model_shows_no_vocabulary(world: Path, tmp_path: Path) -> None:
+    """Its tokenizer.json is of another tool's format."""
+    write_export("hf", world / "model", tmp_path / "hf")
+    recipe, facts = recipe_and_facts(tmp_path / "hf")
+    assert (recipe, facts.steps, facts.vocabulary) == (RECIPE, 11, None)
 
 
 def test_an_unfinished_run_shows_the_steps_so_far(world: Path, tmp_path: Path) -> None:

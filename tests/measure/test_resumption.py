@@ -101,7 +101,7 @@ def test_what_is_not_exact_is_found_out(
 
 
 def test_nothing_can_be_verified_without_a_checkpoint(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="has no checkpoint to verify yet: continue training"):
+    with pytest.raises(ModelError, match="has no checkpoint to verify: name a run"):
         verify_resume(tmp_path, RECIPE, data, 5, pytest.fail)
 
 

@@ -117,6 +117,8 @@ def test_seeds_are_columns_and_add_to_those_that_are_there(tmp_path: Path) -> No
     assert {len(row) for row in table.rows} == {len(table.head)}
     assert table.values["rows"]["base"]["seeds"]["2"]["steps"] == 4
     assert table.values["rows"]["A1"]["seeds"]["2"] is None
+    [fewer] = write_tables(one, [TABLE_3_EXPERIMENT])
+    assert fewer == table
     with pytest.raises(DataError, match="was begun at scale mini, not other: choose another --out"):
         TABLE_3_EXPERIMENT.prepare(Study(Mini(TINY.recipe, name="other"), two.out, (1,)))
     longer = Study(Mini(TINY.recipe.but(steps=5)), two.out, (1,))

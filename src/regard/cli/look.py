@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,12 +110,13 @@ def look(
 
     html = html or (None if any((text, figure, npz, as_json, search)) else Path("look.html"))
     _refuse_unfit(kind, figure, out, search and target is not None)
-    _refuse_both_printed(text, as_json)
+    _refuse_same_file(text, [file for file in (html, out, npz, as_json) if file])
     of_sentence = (target, html, text, npz, as_json, search, by_words, kind, layer, head, word)
     _refuse_missing(sentence, figure, of_sentence)
     _refuse_unshown(word, {"--kind": kind, "--layer": layer, "--head": head}, figure, html, text)
     set_threads(threads)
     opened = open_model(model)
+    _refuse_undrawn(opened.network, figure)
     if sentence is None:
         _draw_model(opened.network, figure, out)
         return
@@ -138,15 +140,13 @@ def look(
 def _draw_model(model: "EncoderDecoder", number: int | None, path: Path | None) -> None:
     """Write Figure 1 or 2; the ending of the file's name (.svg) gives the format.
 
-    Without `path`, the file is figure-`number`.svg. Raises ModelError if the model is not a
-    Transformer.
+    Without `path`, the file is figure-`number`.svg. The model must be a Transformer.
     """
     from regard.transformer import Transformer
     from regard.view.architecture import architecture
     from regard.view.multihead import multihead
 
-    if not isinstance(model, Transformer):
-        raise ModelError(f"--figure {number} draws a Transformer; this model is of another family")
+    assert isinstance(model, Transformer)
     path = path or Path(f"figure-{number}.svg")
     drawn = (architecture if number == 1 else multihead)(model, path.suffix.lstrip("."))
     write_file(path, drawn)
@@ -298,10 +298,20 @@ def _refuse_unfit(
         raise RecipeError("--search: with --target there is no search; leave one of them out")
 
 
-def _refuse_both_printed(text: bool, as_json: Path | None) -> None:
-    """Raise RecipeError if --text and --json would both be on standard output."""
-    if text and str(as_json) == "-":
+def _refuse_same_file(text: bool, files: Sequence[Path]) -> None:
+    """Raise RecipeError if two outputs would be one file, or both be on standard output."""
+    if text and Path("-") in files:
         raise RecipeError("--json - and --text both write to standard output: give --json a file")
+    if len({*map(os.path.realpath, files)}) < len(files):
+        raise RecipeError("two of --html, --out, --npz and --json name one file: name several")
+
+
+def _refuse_undrawn(model: "EncoderDecoder", figure: int | None) -> None:
+    """Raise ModelError if Figure 1 or 2 is asked for, and the model is not a Transformer."""
+    from regard.transformer import Transformer
+
+    if figure in (1, 2) and not isinstance(model, Transformer):
+        raise ModelError(f"--figure {figure} draws a Transformer; this model is of another family")
 
 
 def _refuse_unshown(

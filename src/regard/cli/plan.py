@@ -29,8 +29,11 @@ def print_plan(
     """Plan a run and print the plan; all processes take part, and the first one prints."""
     from regard.data.layouts import refuse_more_parts
     from regard.measure.plan import plan
+    from regard.run.beginning import refuse_another_recipe
     from regard.trainer import too_little_disk
 
+    if not options.accept_changes:
+        refuse_another_recipe(out, recipe)
     refuse_more_parts(options.micro_batches or 1, recipe.data)
     tell = note if processes.first and not quiet else (lambda message: None)
     made = plan(recipe, data, out, processes, options.micro_batches, options.shard, tell)

@@ -124,7 +124,8 @@ def reproduce(
         tables = reproduce_tables(study, chosen, jobs=processes, heard=heard)
     for table in tables:
         typer.echo(markdown_of(table))
-    command = _command(names, scale, len(study.seeds), rows, minutes)
+    trained = max(len(table.values.get("seeds", study.seeds)) for table in tables)
+    command = _command(names, scale, trained, rows, minutes)
     named = dict(zip((one.name for one in chosen), tables, strict=True))
     for path in report or []:
         write_report(path, size, command, named)

@@ -23,7 +23,7 @@ from regard.cli.options import (
     training_files,
     with_groups,
 )
-from regard.errors import RegardError
+from regard.errors import RecipeError, RegardError
 
 if TYPE_CHECKING:
     from regard.machine.processes import Processes
@@ -148,21 +148,22 @@ def train(
     - `torchrun --nproc-per-node 8 -m regard train --data prepared --recipe big --out runs/big`
     """
     from regard.diversified import diversified, refuse_diversified
-    from regard.members import members
+    from regard.members import alone, members
     from regard.start import Start
 
     _set_up(threads, deterministic)
     files, minutes = training_files(text, trees, mix), _minutes(duration)
     start = Start(out, files, data, tokenizer, recipe, assign or (), task, start_from, minutes)
+    _refuse_two_limits(start)
     if diversify:
         _refuse_several(seeds, plan, verify_resume)
         starts = diversified(start, partial(_translate, threads=threads, quiet=quiet))
     else:
         refuse_diversified(out)
-        starts = members(start, seeds) if seeds else iter([start])
+        starts = members(start, seeds) if seeds else alone(start)
     for each in starts:
         if verify_resume is not None:
-            _verify(each, verify_resume, quiet)
+            _verify(each, verify_resume, plan, options, quiet)
         elif _plan_or_train(each, plan, options, quiet):
             break  # the plan of the first run is enough
 
@@ -171,6 +172,15 @@ def _minutes(duration: str | None) -> float | None:
     from regard.amounts import seconds_in
 
     return None if duration is None else seconds_in(duration) / 60
+
+
+def _refuse_two_limits(start: "Start") -> None:
+    """Raise RecipeError if --time and --set training.minutes give two limits of the time.
+
+    0 is no second limit: the recipe is chosen for --time, and the run does not end with it.
+    """
+    if start.minutes is not None and start.assigned_minutes:
+        raise RecipeError("--time and --set training.minutes both limit the time: give one of them")
 
 
 def _refuse_several(seeds: int | None, plan: bool, verify_resume: int | None) -> None:
@@ -201,10 +211,17 @@ def _set_up(threads: int, deterministic: bool) -> None:
         be_deterministic()
 
 
-def _verify(start: "Start", steps: int, quiet: bool) -> None:
+def _verify(start: "Start", steps: int, plan: bool, options: RunOptions, quiet: bool) -> None:
+    """Replay `steps` steps; raises RegardError for options that this would not follow."""
     from regard.machine.processes import together
-    from regard.measure.resumption import verify_resume
+    from regard.measure.resumption import refuse_without_checkpoint, verify_resume
 
+    if plan or options != _USUAL:
+        raise RegardError(
+            "--verify-resume replays a run as it was trained: leave out --plan, --accept-changes, "
+            "--board, --micro-batches and --shard"
+        )
+    refuse_without_checkpoint(start.out)  # before data is prepared
     with together() as processes:
         if processes.count > 1:
             raise RegardError("--verify-resume replays in one process: start it without torchrun")

@@ -14,6 +14,7 @@ from regard.files.manifest import MANIFEST, unseal
 from regard.recipe import Recipe
 from regard.run.beginning import begun
 from regard.run.journal import read_journal
+from regard.run.model_directory import EXPORTED
 from regard.text.opening import open_tokenizer
 
 
@@ -80,7 +81,8 @@ def recipe_and_facts(directory: Path) -> tuple[Recipe, Facts]:
         shown = _of_data(directory / "data") | _of_run(directory) | _of_model(about)
     except (ValueError, KeyError):
         raise ModelError(f"{directory}: its manifest or its journal is damaged") from None
-    if (directory / "tokenizer.json").exists():
+    exported = about is not None and EXPORTED in about  # tokenizer.json is of another format
+    if (directory / "tokenizer.json").exists() and not exported:
         shown["vocabulary"] = open_tokenizer(directory).size
     return recipe, Facts(**shown)
 

@@ -42,7 +42,7 @@ def verify_resume(
     """
     found = checkpoints.newest(directory / "checkpoints", 2, warn)
     if not found:
-        raise ModelError(f"{directory}: has no checkpoint to verify yet: continue training")
+        raise _without_checkpoint(directory)
     newest, base = found[0], found[-1]
     same_data = base.manifest["data"] == training_pairs(data, recipe).fingerprint
     own = same_data and not recipe_changes(directory, recipe)
@@ -70,6 +70,16 @@ def verify_resume(
         f"steps {base.step} to {expected.step}, stopped and resumed at {stops[0]}, end bit for bit "
         f"as {what}: weights {sums[0][0][:16]}, moments {sums[0][1][:16]}"
     )
+
+
+def refuse_without_checkpoint(directory: Path) -> None:
+    """Raise ModelError if a run has no checkpoint, without reading any."""
+    if not checkpoints.paths(directory / "checkpoints"):
+        raise _without_checkpoint(directory)
+
+
+def _without_checkpoint(directory: Path) -> ModelError:
+    return ModelError(f"{directory}: has no checkpoint to verify: name a run that has checkpoints")
 
 
 def _replayed(

@@ -78,18 +78,19 @@ def write_tables(
 ) -> list[GrowingTable]:
     """Write the tables as they are now into `study.out`, and return them.
 
-    All their rows are written, even if `study.rows` names only some. Tables of `every` that
-    `study.out` holds already are written and returned, too, each with the seeds that it has.
+    All their rows are written, even if `study.rows` names only some, and the seeds that a table has
+    already stay in it. Tables of `every` that `study.out` holds are written and returned, too.
     Processes that share a study take turns, so that a table never loses a row, and the page never
     loses a table.
     """
     with locked(study.out / ".tables.lock"):
         tables = []
         whole = replace(study, rows=frozenset())
-        studies = [(one, whole) for one in experiments]
-        held = (one for one in every if (study.out / f"{one.name}.md").exists())
-        studies += [(one, _as_written(whole, one)) for one in held if one not in experiments]
-        for one, its in studies:
+        named = [*experiments, *(one for one in every if one not in experiments)]
+        for one in named:
+            if one not in experiments and not (study.out / f"{one.name}.md").exists():
+                continue
+            its = _with_seeds_of_table(whole, one, anew=one in experiments)
             table = one.table(its, finished(one.tasks(its), study.out))
             tables.append(table)
             write_file(study.out / f"{one.name}.md", markdown_of(table))
@@ -100,11 +101,14 @@ def write_tables(
     return tables
 
 
-def _as_written(study: Study, one: Experiment) -> Study:
-    """The study with the seeds of the table written for `one`; unchanged if there is none."""
+def _with_seeds_of_table(study: Study, one: Experiment, *, anew: bool) -> Study:
+    """The study with the seeds of the table written for `one`, and with its own if it is `anew`.
+
+    The study is unchanged if there is no such table.
+    """
     try:
-        written = json.loads((study.out / f"{one.name}.json").read_text("utf-8"))
-        return replace(study, seeds=tuple(written["seeds"]))
+        written = json.loads((study.out / f"{one.name}.json").read_text("utf-8"))["seeds"]
+        return replace(study, seeds=tuple(sorted({*written, *(study.seeds if anew else ())})))
     except (OSError, ValueError, KeyError, TypeError):
         return study
 

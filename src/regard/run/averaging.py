@@ -89,7 +89,9 @@ def _mean(
     while True:
         found = _chosen(directory / "checkpoints", last, warn, best, steps)
         if not found:
-            raise ModelError(f"{directory}: has no checkpoint to average yet: continue training")
+            raise ModelError(
+                f"{directory}: has no checkpoint to average: name a run that has checkpoints"
+            )
         if len(found) < last and not steps:
             raise ModelError(
                 f"{directory}: has {len(found)} complete checkpoints, not {last}: "

@@ -49,20 +49,19 @@ def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
 
 
 def open_origin(directory: Path, run: Path) -> Model:
-    """Open the model with which `run` begins; raises RegardError if it is gone or damaged."""
+    """Open the model with which `run` begins.
+
+    Raises RegardError if the model is gone or damaged, or if it is `run` itself.
+    """
+    if os.path.realpath(directory) == os.path.realpath(run):
+        raise RegardError(f"{run}: is the model that --from names: choose another --out")
     if not directory.exists() and checkpoints.paths(run / "checkpoints"):
         raise RegardError(f"{directory}: is gone, but {run} has its weights: leave out --from")
     return open_model(directory)
 
 
 def refuse_other_origin(directory: Path, run: Path) -> None:
-    """Raise RegardError if the run cannot begin with the model in `directory`.
-
-    This is so if the run was begun without --from or with another model, or if `run` and
-    `directory` are the same directory.
-    """
-    if os.path.realpath(directory) == os.path.realpath(run):
-        raise RegardError(f"{run}: is the model that --from names: choose another --out")
+    """Raise RegardError if the run was begun without --from, or with another model."""
     if (run / _ORIGIN).exists():
         if _origin(run)["sha256"] != checksum(directory / MANIFEST):
             raise RegardError(

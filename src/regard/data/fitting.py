@@ -1,0 +1,46 @@
+"""Fit a recipe to data that was prepared earlier."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from regard.data.pairs import DECIDED, recipe_of
+from regard.errors import RecipeError
+from regard.recipe import Recipe, assigned_field, changes
+
+
+def refuse_other_task(data: Path, recipe: Recipe) -> None:
+    """Raise RecipeError if the data was prepared for a task other than the recipe's."""
+    found, wanted = recipe_of(data).task, recipe.task
+    if found != wanted:
+        names = {"text": "translation", "trees": "parsing"}
+        made, asked = (
+            names[one.output] + f", form {one.form}" * (found.output == wanted.output)
+            for one in (found, wanted)
+        )
+        raise RecipeError(
+            f"{data}: was prepared for {made}, and the recipe is for {asked}: choose another "
+            "recipe, leave out --task, or prepare other data"
+        )
+
+
+def as_prepared(
+    recipe: Recipe, data: Path, assignments: Sequence[str], remark: Callable[[str], object]
+) -> Recipe:
+    """The recipe, with the data's values of DECIDED fields.
+
+    `remark` is called with a sentence if this changes fields. Raises RecipeError if it would change
+    a field that `assignments`, the values of --set, assign.
+    """
+    made = recipe_of(data).model_dump()
+    decided = recipe.merged(
+        {section: {key: made[section][key] for key in keys} for section, keys in DECIDED.items()}
+    )
+    changed, assigned = changes(recipe, decided), set(map(assigned_field, assignments))
+    if asked := [change for change in changed if change.field in assigned]:
+        raise RecipeError(
+            f"{data}: was prepared with other settings ({'; '.join(map(str, asked))}): leave them "
+            "out of --set, or prepare the data again"
+        )
+    if changed:
+        remark(f"{data}: keeps the settings of its preparation ({'; '.join(map(str, changed))})")
+    return decided
