@@ -101,15 +101,37 @@ def test_a_full_queue_refuses_whole_requests_until_there_is_room(
     batcher: Batcher[str, str], slow: Slow
 ) -> None:
     first = occupy(batcher, slow)
-    some = batcher.submit(["w"] * 6) + batcher.submit(
-        ["long"] * 3
-    )  # taken whole while the queue is one below its limit
-    assert batcher.full
+    # Each request is taken whole while the queue is below its limit, 7; the first counts as 4.
+    some = batcher.submit(["w"] * 6) + batcher.submit(["long"] * 2)
+    assert not batcher.full
+    some += batcher.submit(["long"] * 3)
+    assert (batcher.full, batcher.waiting) == (True, 11)
     with pytest.raises(QueueFull):
         batcher.submit(["refused"])
     finish(slow, [first, *some])
     assert not batcher.full
     assert batcher.submit(["again"])[0].result(30) == "AGAIN"
+
+
+def test_a_large_request_keeps_no_other_waiting(batcher: Batcher[str, str], slow: Slow) -> None:
+    first = occupy(batcher, slow)
+    large = batcher.submit([f"{n}" for n in range(100)])
+    assert not batcher.full
+    small = batcher.submit(["a b", "c d"]) + batcher.submit(["x y"])
+    for _ in range(3):
+        slow.gate.release()
+        assert slow.begun.acquire(timeout=30)
+    finish(slow, [first, *small])
+    assert slow.batches[1] == [f"{n}" for n in range(6)]
+    assert slow.batches[2][:2] == ["a b", "c d"]
+    for _ in range(20):
+        slow.gate.release()
+    assert [future.result(30) for future in large] == [f"{n}" for n in range(100)]
+
+
+def test_a_request_without_sentences_waits_for_nothing(batcher: Batcher[str, str]) -> None:
+    assert batcher.submit([]) == []
+    assert batcher.waiting == 0
 
 
 def test_a_failure_belongs_to_its_batch_and_the_thread_goes_on(

@@ -54,8 +54,8 @@ def print_budgets(start: "Start", minutes: float) -> None:
 
     start.files.refuse_unfit(start.task)
     text = ParallelText.of(start.files.source, start.files.target, start.tokenizer)
-    row = "{:>10} {:>7} {:>8} {:>8} {:>11} {:>9} {:>8} {:>11}"
-    names = "time layers d_model dropout vocabulary steps epochs perplexity"
+    row = "{:>10} {:>7} {:>8} {:>8} {:>10} {:>11} {:>9} {:>8} {:>11}"
+    names = "time layers d_model dropout smoothing vocabulary steps epochs perplexity"
     typer.echo(row.format(*names.split()))
     asked = (one for one in start.assignments if assigned_field(one) != "training.minutes")
     for found in for_several_times(text, minutes, tuple(asked)):
@@ -66,6 +66,7 @@ def print_budgets(start: "Start", minutes: float) -> None:
                 model.depth,
                 model.d_model,
                 model.dropout,
+                recipe.training.label_smoothing,
                 f"{recipe.tokenizer.vocabulary:,}",
                 f"{found.steps:,}",
                 f"{found.epochs:.3g}",

@@ -37,7 +37,9 @@ class Batcher(Generic[_Item, _Result]):
 
     Only this thread calls `translate`. When no sentence has come for `idle` seconds, the thread
     calls `rest` once. `measure` returns the number of tokens of each sentence. The queue refuses
-    sentences while it has `most` or more. A batch has at most `budget` tokens, or one sentence. The
+    sentences while it has `most` or more; those of one request count as at most half of `most`, so
+    that a single request never makes it refuse others. Requests take turns: each batch has the
+    oldest sentence of another request. A batch has at most `budget` tokens, or one sentence. The
     thread waits at most `wait` seconds for a batch to fill. If the future of a waiting sentence is
     cancelled, the sentence is not translated.
     """
@@ -56,8 +58,12 @@ class Batcher(Generic[_Item, _Result]):
         self._translate, self._measure = translate, measure
         self._most, self._budget, self._wait = most, budget, wait
         self._rest, self._idle = rest, idle
-        self._queue: dict[int, _Waiting[_Item, _Result]] = {}  # sentences in the order of arrival
-        self._numbers = itertools.count()
+        self._queue: dict[int, dict[int, _Waiting[_Item, _Result]]] = {}
+        """For each request that waits, oldest first, its sentences that wait, oldest first. The key
+        of a sentence is its place in the request."""
+        self._requests = itertools.count()
+        self._last = -1
+        """The request whose oldest sentence was in the last batch."""
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="translate", daemon=True)
@@ -66,12 +72,16 @@ class Batcher(Generic[_Item, _Result]):
     @property
     def waiting(self) -> int:
         """The number of sentences in the queue."""
-        return len(self._queue)
+        with self._changed:
+            return sum(map(len, self._queue.values()))
 
     @property
     def full(self) -> bool:
         """Whether `submit` would raise QueueFull."""
-        return self._closed or len(self._queue) >= self._most
+        half = (self._most + 1) // 2
+        with self._changed:
+            counted = sum(min(half, len(its)) for its in self._queue.values())
+            return self._closed or counted >= self._most
 
     @property
     def alive(self) -> bool:
@@ -79,7 +89,7 @@ class Batcher(Generic[_Item, _Result]):
         return self._thread.is_alive()
 
     def submit(self, sentences: Sequence[_Item]) -> list[Future[_Result]]:
-        """Add all of the sentences to the queue; return the future result of each.
+        """Add all of the sentences, a request, to the queue; return the future result of each.
 
         If the queue is at its limit or the batcher is closed, no sentence is added and QueueFull is
         raised. A queue below its limit takes all of the sentences, even if it is over the limit
@@ -92,10 +102,11 @@ class Batcher(Generic[_Item, _Result]):
         with self._changed:
             if self.full:
                 raise QueueFull
-            for sentence, length, future in zip(sentences, lengths, futures, strict=True):
-                number = next(self._numbers)
-                self._queue[number] = _Waiting(sentence, length, future)
-                future.add_done_callback(partial(self._forget, number))
+            request, given = next(self._requests), map(_Waiting, sentences, lengths, futures)
+            if futures:
+                self._queue[request] = dict(enumerate(given))
+            for place, future in enumerate(futures):
+                future.add_done_callback(partial(self._forget, request, place))
             self._changed.notify()
         return futures
 
@@ -106,9 +117,13 @@ class Batcher(Generic[_Item, _Result]):
             self._changed.notify()
         self._thread.join()
 
-    def _forget(self, number: int, _: Future[_Result]) -> None:
+    def _forget(self, request: int, place: int, _: Future[_Result] | None = None) -> None:
+        """Take a sentence out of the queue if it is there."""
         with self._changed:
-            self._queue.pop(number, None)
+            its = self._queue.get(request, {})
+            its.pop(place, None)
+            if not its:
+                self._queue.pop(request, None)
 
     def _run(self) -> None:
         while batch := self._next():
@@ -144,24 +159,32 @@ class Batcher(Generic[_Item, _Result]):
                     return batch
 
     def _enough(self) -> bool:
-        return sum(w.tokens for w in list(self._queue.values())) >= self._budget
+        return sum(w.tokens for _, _, w in self._all()) >= self._budget
+
+    def _all(self) -> list[tuple[int, int, _Waiting[_Item, _Result]]]:
+        """All sentences that wait, each with its request and its place there."""
+        waiting = self._queue.items()
+        return [(request, place, one) for request, its in waiting for place, one in its.items()]
 
     def _choose(self) -> list[_Waiting[_Item, _Result]]:
-        """Take the oldest sentence, and other sentences of similar length, out of the queue.
+        """Take the oldest sentence of the next request, and others like it, out of the queue.
 
-        The oldest sentence is in every batch, so that no sentence waits for ever.
+        The others are those closest in length; of equal ones, those of the same request come first.
+        Each request has its turn, so no sentence waits for ever.
         """
-        waiting = list(self._queue.items())
-        if not waiting:
+        if not self._queue:
             return []
-        oldest = waiting[0][1]
-        waiting.sort(key=lambda item: abs(item[1].tokens - oldest.tokens))
+        turn = next((one for one in self._queue if one > self._last), next(iter(self._queue)))
+        self._last = turn
+        oldest, *_ = self._queue[turn].values()
+        waiting = self._all()
+        waiting.sort(key=lambda one: (abs(one[2].tokens - oldest.tokens), one[0] != turn))
         chosen: list[_Waiting[_Item, _Result]] = []
         widest = 0
-        for number, sentence in waiting:
+        for request, place, sentence in waiting:
             widest = max(widest, sentence.tokens)
             if chosen and (len(chosen) + 1) * widest > self._budget:
                 break
             chosen.append(sentence)
-            self._queue.pop(number, None)
+            self._forget(request, place)
         return chosen
