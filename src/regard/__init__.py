@@ -30,9 +30,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The public function `name`, whose module is imported at first use: PyTorch loads slowly.
+    """The public function `name`; its module is imported only now, because PyTorch loads slowly.
 
-    Raises AttributeError for any other name.
+    Raises AttributeError if `name` is not a public function.
     """
     if name not in _HOMES:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")

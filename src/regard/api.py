@@ -2,10 +2,10 @@
 
 A function does the work of the command with the same name, and prints nothing. Where the command
 ends with an error message and exit status 2, the function raises a RegardError with this message.
-The message names options of the command. Arguments have the names of these options, except that
---from is `start_from`, --set is `changes`, and --time is `minutes`.
+The message names options of the command. The arguments of a function have the names of the
+command's options, except that --from is `start_from`, --set is `changes`, and --time is `minutes`.
 
-A function imports its modules when it is called: PyTorch takes more than a second to load.
+A function imports modules only when it is called, because PyTorch takes more than a second to load.
 """
 
 import json
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Paths = str | Path | Sequence[str | Path]
 """A file, or several files."""
 Changes = Mapping[str, bool | int | float | str]
-"""Values for fields of a recipe, by section and name, such as "training.steps"."""
+"""New values for fields of a recipe; a key is "section.field", such as "training.steps"."""
 
 
 def prepare(
@@ -63,8 +63,9 @@ def prepare(
         valid_source, valid_target  text to validate on
         trees, valid_trees          trees, to make a parser instead of a translator
         silver, silver_share        trees that a parser wrote, and their share, in (0, 1), among all
-                                    training trees
-        mix                         for each file of `source`, how often its pairs occur in an epoch
+                                    training trees; by default, each tree is used once
+        mix                         for each file of `source`, how often its pairs occur in an
+                                    epoch; by default, once
         tokenizer                   a tokenizer.json to use; by default, a tokenizer is learned
         recipe                      a recipe, its name or its file; by default, the recipe
                                     "small-parse" for trees, or the recipe "small" for text, with
@@ -134,16 +135,18 @@ def train(
 
         source ... mix, tokenizer, recipe, changes   as for `prepare`
         data              a directory that `prepare` made, in place of files
-        task              "translate" or "parse"; by default, the files, data or model decide it
-        minutes           the time that the run may take, or 0 for no limit. If a new translator has
-                          no `recipe` and no `start_from`, a recipe is chosen that suits this time;
-                          for 0, a recipe that suits an hour
+        task              "translate" or "parse"; by default, the files, data or model decide
+        minutes           the minutes that the run may take, or 0 for no limit; by default, the
+                          limit of the recipe. If a new translator has no `recipe` and no
+                          `start_from`, a recipe is chosen that suits this time; for 0, a recipe
+                          that suits an hour
         start_from        a model directory; training begins with the weights of its model
         accept_changes    continue although the recipe or the data has changed
         micro_batches     the number of parts that a batch is divided into: a larger number needs
                           less memory, and the update is the same
-        processes         the processes to train with, in a program that torchrun starts: the
-                          value of the context `machine.processes.together()`
+        processes         in a program that torchrun starts: the value that the context
+                          `machine.processes.together()` yields; by default, this process trains
+                          alone
         shard             divide the weights and the optimizer's moments among the processes
         progress          called with a dict for each event. Its "event" is "prepare" while data is
                           prepared, with the fields of `data.aligned.Progress`, or "chosen", with
@@ -153,9 +156,10 @@ def train(
         warn              called with each warning, a sentence
 
     During training in the main thread, a checkpoint is saved after Ctrl-C, SIGTERM or SIGHUP;
-    Ctrl-C then raises KeyboardInterrupt, and the others raise SystemExit. After the last step,
-    while the model is averaged and tuned, they raise the same exceptions. A second signal other
-    than SIGHUP stops training at once, without a checkpoint; with several processes, it is ignored.
+    Ctrl-C then raises KeyboardInterrupt, and the other signals raise SystemExit. After the last
+    step, while the model is averaged and tuned, a signal raises the same exception. A second signal
+    other than SIGHUP stops training at once, without a checkpoint, unless several processes train.
+
     Raises RecipeError, DataError or ModelError for a recipe, data or a model that cannot be used,
     TrainingError if training cannot begin or continue, and RegardError if arguments exclude each
     other.
@@ -202,7 +206,7 @@ def train(
 
 
 def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "list[Tree]":
-    """Parse sentences with the parser in a model directory; return the tree of each (§6.3).
+    """Parse sentences with the parser in a model directory; return one tree per sentence (§6.3).
 
     A sentence is a list of words, or a text, which is split into words as in the Penn Treebank; to
     split text, the optional dependencies `regard[parse]` must be installed. Each call reads the
@@ -253,7 +257,7 @@ def _path(given: str | Path | None) -> Path | None:
 
 
 def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
-    """The recipe; a Path is always a file, also if it has the name of a recipe."""
+    """The given recipe; a Path becomes a text that names a file, even if a recipe has this name."""
     if not isinstance(given, Path):
         return given
     return str(given) if len(given.parts) > 1 else f"./{given}"
@@ -268,7 +272,7 @@ def _assignments(changes: Changes | None) -> list[str]:
 
 
 def _scalar(value: Any) -> bool | int | float | str:
-    """The Python number that a NumPy number is; raises TypeError for another object."""
+    """Convert a NumPy scalar to a Python value; raises TypeError for any other object."""
     if not hasattr(value, "item"):
         raise TypeError(f"{value!r:.80} is no value of a field")
     found: bool | int | float | str = value.item()

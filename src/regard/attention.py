@@ -3,8 +3,8 @@
 "An attention function can be described as mapping a query and a set of key-value pairs to an
 output": the output is a sum of the values, weighted by how well the query fits each key.
 
-Masks are boolean, True where a query may attend. Sentences that share a row are its segments, with
-numbers from 1 on; padding has the number 0. A position attends to its own segment only.
+Masks are boolean, True where a query may attend. Sentences that share a row are the row's segments,
+numbered from 1; padding has the number 0. A position attends to positions of its own segment only.
 """
 
 import torch
@@ -35,7 +35,7 @@ def attention(
 def segment_mask(
     queries: Int[Tensor, "rows queries"], keys: Int[Tensor, "rows keys"], *, causal: bool = False
 ) -> Bool[Tensor, "rows 1 queries keys"]:
-    """True where query and key are of one segment and, with `causal`, the key is not later."""
+    """True where a key is in the query's segment and, if `causal`, not after the query."""
     same = queries[:, None, :, None] == keys[:, None, None, :]
     return same & causal_mask(keys.shape[1], keys.device) if causal else same
 
@@ -48,7 +48,7 @@ def causal_mask(length: int, device: torch.device) -> Bool[Tensor, "length lengt
 class MultiHeadAttention(Computing):
     """§3.2.2: MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O.
 
-    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). W_q, W_k and W_v are for all h heads together.
+    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). W_q, W_k and W_v join the matrices of all heads.
     `dropout` applies to the attention weights; the paper's translation models have none.
     """
 

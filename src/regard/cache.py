@@ -1,4 +1,7 @@
-"""The cache of keys and values, which a decoder attends to at each step of a search."""
+"""The cache of keys and values, which a decoder attends to at each step of a search.
+
+A slot of the cache holds the key and the value of one token in every head.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from torch import Tensor
 class Cache:
     """Keys and values of some sentences, which decoding attends to at each step.
 
-    Each appended position takes one slot. The capacity is a multiple of `multiple` slots; unused
-    slots hold finite numbers.
+    The tensors have room for a multiple of `multiple` slots. Slots that no token uses yet hold
+    finite numbers, because an infinite number would give NaN, even if it is masked.
     """
 
     def __init__(
@@ -37,14 +40,15 @@ class Cache:
     ) -> None:
         """Add a slot for each new key, and write the new keys and values.
 
-        `places` holds the indices of the slots to write to, for each sentence. None means the last
-        slots, which is faster. The tensors are replaced by larger ones only if they are too small.
-        No slots are added to a cache that `with_room` made: it has them already.
+        `places` holds the indices of the slots to write to, for each sentence. None means the added
+        slots, into which writing is faster. The tensors are replaced by larger ones only if they
+        are too small. No slot is added to a cache that `with_room` made, because such a cache
+        already has slots for all steps.
         """
         if not self._roomy:
             self.slots += keys.shape[2]
-            # Capacity grows in small steps: if it were much larger than the number of used slots,
-            # each matrix product would copy the part of the tensor that holds these slots.
+            # The tensors grow in small steps. If they were much larger than their used part, each
+            # matrix product would first copy the used part.
             self.keys = padded(self.keys, self.slots, self._multiple)
             self.values = padded(self.values, self.slots, self._multiple)
         if places is not None:

@@ -83,7 +83,7 @@ def _with_weights(model: ModelRecipe, vocabulary: int, source: int, target: int)
         return 6 * (source * sizes.source + target * (sizes.target + of_logits))
     # Attention to the encoder's output has four projections. Two of them, to K and V, are computed
     # for each source token; the other two, to Q and from the joined heads, for each target token.
-    # Each of the two pairs has `memory` weights in all layers.
+    # In all layers together, the first two have `memory` weights, and so have the other two.
     memory = model.decoder_layers * model.d_model * _widths(model.decoder)
     of_a_source = model.layers * _of_a_token(model) + memory
     of_a_target = model.decoder_layers * _of_a_token(model.decoder) + memory
@@ -98,11 +98,12 @@ def flop_of_tokens(
     source_tokens: int,
     target_tokens: int,
 ) -> float:
-    """Count the operations of a run that has learned from this many tokens of the pairs.
+    """Count the operations of a run that has learned from so many source and target tokens.
 
-    `sources` and `targets` are the lengths of all pairs. Products with weights are counted for
-    `source_tokens` and `target_tokens`. Products of attention are estimated: their operations in an
-    epoch, times the ratio of `target_tokens` to the target tokens of an epoch.
+    `sources` and `targets` are the lengths of the sentences of all training pairs. Products with
+    weights are counted for `source_tokens` and `target_tokens`. Products of attention are
+    estimated: the number of these operations in an epoch is multiplied by the number of epochs,
+    which is `target_tokens` divided by the number of target tokens of all pairs.
     """
     epoch = flop(model, vocabulary, sources, targets)
     share = target_tokens / max(1, int(np.sum(targets, dtype=np.int64)))

@@ -1,6 +1,7 @@
 """The state of a decoder that writes one token at a time, for a search.
 
-After each step, the search selects the rows (hypotheses) that it continues.
+After each step, the search selects the rows (hypotheses) that it continues. Keys and values are in
+caches, whose slots each hold one token (`regard.cache`).
 """
 
 from __future__ import annotations
@@ -48,9 +49,11 @@ class DecoderState:
     position: Int[Tensor, "sentences beams"]
     """The position with which the last token of each hypothesis was embedded; -1 at first."""
     reach: int = 0
-    """If self-attention is restricted (§4): a step attends to at most this many earlier tokens."""
+    """If self-attention is restricted (§4): a step attends to at most this many earlier tokens;
+    otherwise 0."""
     when: Int[Tensor, "sentences slots"] | None = None
-    """If self-attention is restricted (§4): the position of the token in each slot; else None."""
+    """If self-attention is restricted (§4): the number of tokens that were decoded before the token
+    in each slot; otherwise None."""
     now: Int[Tensor, " one"] | None = None
     """After `with_room`: the number of tokens decoded so far, as a tensor on the device; otherwise
     None."""
@@ -63,7 +66,10 @@ class DecoderState:
     def after(
         self, position: Int[Tensor, "sentences beams"], places: Int[Tensor, "sentences beams"]
     ) -> DecoderState:
-        """The state after tokens at `position`, whose keys and values go to the slots `places`."""
+        """The state after one more token of each hypothesis.
+
+        The tokens are at `position`; their keys and values are in the slots `places` of the caches.
+        """
         more, now = (places.shape[1], self.length) if self.now is None else (0, self.now)
         ancestry = F.pad(self.ancestry, (0, more)).scatter_(2, places.unsqueeze(2), True)
         when = self.when
@@ -122,8 +128,8 @@ class DecoderState:
     def with_room(self, steps: int, occupied: int) -> DecoderState:
         """This state with slots for `steps` more steps, during which its tensors keep their shapes.
 
-        `occupied` is the number of slots to keep. Until the next call of `with_room`, no slot is
-        dropped.
+        `occupied` is the number of slots to keep for each sentence. Until the next call of
+        `with_room`, no slot is dropped.
         """
         slots, now = occupied + self.ancestry.shape[1] * steps, self.now
         state = self if self._keeps_all or not self.slots else self._only(slots)

@@ -2,6 +2,9 @@
 
 Sentences of similar length are decoded together, in batches of a limited number of tokens. Several
 batches are decoded at the same time. Results are in the order of the sentences.
+
+In this module, an arithmetic is an implementation of the model's equations (`Arithmetic`). A member
+is one of the models of an ensemble, or the model itself if it is alone. A row is a hypothesis.
 """
 
 from __future__ import annotations
@@ -33,23 +36,24 @@ if TYPE_CHECKING:
     from regard.arithmetic.few_rows import FewRows
 
 COPIES_FROM = 4096
-"""For at least this many source tokens, each core decodes batches in a copy (fork) of this process.
-Starting and ending copies takes 0.05 s; unlike threads, copies do not wait for each other's Python
-code."""
+"""A text of at least this many source tokens is decoded by copies (forks) of this process, each on
+one core. Starting and ending copies takes 0.05 s; unlike threads, copies do not wait for each
+other's Python code."""
 LOOPS_FROM = 8192
-"""For at least this many source tokens, a thread or copy with one core computes by compiled loops
-(`arithmetic.one_core`), which load in 0.25 s. Loops are used only if `exact` is False: they round
-differently from PyTorch, so the last bits of a sentence's results depend on the length of the whole
-text."""
+"""For a text of at least this many source tokens, threads and copies with one core use compiled
+loops (`arithmetic.one_core`), which load in 0.25 s. Loops are used only if `exact` is False: they
+round differently from PyTorch, so the last bits of a sentence's results depend on the length of the
+whole text."""
 FEW_FROM = 4096
-"""Once this many source tokens have been decoded, batches of few rows are decoded by `FewRows`, but
-only if `exact` is False. The loops of `FewRows` take 0.3 s to load and, the first time on a
-machine, 15 to 25 s to compile. A server uses them from the start."""
+"""Once this many source tokens have been decoded, batches of few rows are decoded by the compiled
+loops of `arithmetic.few_rows.FewRows`, but only if `exact` is False. These loops take 0.3 s to
+load and, the first time on a machine, 15 to 25 s to compile. A server uses the loops from the
+start."""
 FEW_TOKENS = 512
 """A batch for `FewRows` has at most this many source tokens; fewer if the beam is above 4."""
 Search = Callable[[Rows, Int[Tensor, " sentences"], list[int]], Found]
-"""A function that searches a batch; its arguments are the source, the maximum output length of each
-sentence, and the numbers of the sentences."""
+"""A function that searches a batch. Its arguments are the source, the maximum output length of each
+sentence, and the index of each sentence in the text."""
 
 
 class Searchable(Steppable[Rows, Any], Protocol):
@@ -69,11 +73,13 @@ class Searchable(Steppable[Rows, Any], Protocol):
 
     @property
     def members(self) -> tuple[EncoderDecoder, ...]:
-        """The models that compute together, each with an arithmetic for its own weights."""
+        """The models of an ensemble, or a single model; each has an arithmetic for its weights."""
 
 
 class Decoding:
     """A model and the recipe of its search, to decode sentences in batches.
+
+    `exact` means the same as in `translation.load`.
 
     Only one thread may use this object at a time: on a CPU, the object divides PyTorch's threads
     among batches, or starts copies of this process that decode the batches.
@@ -81,11 +87,12 @@ class Decoding:
 
     def __init__(self, model: Searchable, recipe: SearchRecipe, exact: bool | None):
         self.model, self.recipe, self.exact = model, recipe, exact
-        self.may_be_copied = True  # a server sets it to False: a fork would keep its sockets
+        # A server sets this to False, because a fork would keep the server's sockets open.
+        self.may_be_copied = True
         # The result of `batches_agree` for each pair of a beam and a number of threads.
         self._tried: dict[tuple[int, int], bool] = {}
         self._tokens = 0  # the number of source tokens decoded so far
-        self._few_rows: list[FewRows] | None = None  # one `FewRows` for each member
+        self._few_rows: list[FewRows] | None = None  # one for each member; None before use
 
     @property
     def one_by_one(self) -> bool:
@@ -127,7 +134,8 @@ class Decoding:
         division = self._division(sources, may_copy=not here)
         found: dict[int, list[Hypothesis]] = {}
         too_large = []
-        if division.streams or self.model.by.granule.steps > 1:  # a recorded step makes no tables
+        # Streams must not wait for tables, and a step in a CUDA graph cannot make tables.
+        if division.streams or self.model.by.granule.steps > 1:
             self._make_tables(sources)
         with ExitStack() as stack:
             for member in self.model.members if division.loops else ():
@@ -182,7 +190,7 @@ class Decoding:
             batches = self._batches(sources, *sizes, threads if may_copy else workers)
         copies = useful_copies(len(batches)) if may_copy else 0
         if few or alone:
-            workers = threads  # a loop runs on one core, and so does a sentence that must be exact
+            workers = threads  # a loop uses one core, and so does an exact batch of one sentence
         share = 1 if copies or alone else threads // max(1, min(workers, len(batches)))
         loops = self._may_loop(tokens, share)
         return Division(batches, few, loops, copies, workers, share, by.streams)
@@ -195,7 +203,8 @@ class Decoding:
     def _most_tokens(self) -> int:
         """The largest number of source tokens in a batch.
 
-        On a GPU, it is divided by the number of members of an ensemble, which share the memory.
+        On a GPU, the members of an ensemble share the memory, so this number is the usual number
+        divided by the number of members.
         """
         by = self.model.by
         return by.batch_tokens // len(self.model.members) if by.streams else by.batch_tokens
@@ -211,7 +220,7 @@ class Decoding:
 
     @property
     def _recorded(self) -> bool:
-        """Whether `view.recording` records the attention of a member, in its modules, here."""
+        """Whether `view.recording` is recording the attention weights of a member's modules."""
         return any("whole_rows" in vars(member) for member in self.model.members)
 
     def _batches(
@@ -222,7 +231,7 @@ class Decoding:
         return by_length(sources, most * 4 // max(4, self.recipe.beam), workers, least)
 
     def _make_tables(self, sources: Sequence[Sequence[int]]) -> None:
-        """Make the tables of positions now, so that no stream waits for another to make them."""
+        """Make the tables of positional encodings now, so that later steps find them ready."""
         longest = max(map(len, sources), default=0) + WIDTH + self.recipe.max_extra
         for member in self.model.members:
             member.make_tables(longest + member.by.granule.steps)

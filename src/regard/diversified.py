@@ -24,13 +24,13 @@ from regard.start import MINUTES, Start
 from regard.text.opening import open_tokenizer
 
 SHARE_OF_EACH = 1 / 6
-"""The share of the whole time for training each of the two models that translate the text."""
+"""Each of the two models that translate the text is trained for this share of the whole time."""
 LEAST_OF_TIME = 1 / 3
-"""The least share of the whole time for training the model that learns from the translations,
+"""The model that learns from the translations is trained for at least this share of the whole time,
 however long translating takes."""
 
 _LOCK = ".diversify.lock"
-"""The file in OUT that a diversified run locks; it stays there."""
+"""The file in OUT (--out) that a diversified run locks; the file is not removed afterwards."""
 Translate = Callable[[Path, Path, Path], object]
 """A function that is given a model's directory, a file to translate, and the file to write."""
 
@@ -71,11 +71,12 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
     """Yield the starts of three runs: in OUT/forward, in OUT/backward, and in OUT (`start.out`).
 
     Each run must be trained to its end before the next start is asked for. Each of the first two
-    runs takes SHARE_OF_EACH of the time that the first call gives; later calls do not change this.
-    Then their models translate the text, and the run in OUT has what is left of the time. A later
-    call yields only the start of the run in OUT if the first two runs are trained. Raises
-    RegardError for options that do not fit --diversify, for files other than those that the runs
-    were begun with, and if another process is at work in OUT or OUT was begun without --diversify.
+    runs takes SHARE_OF_EACH of the time limit that is given when the first run begins; a limit that
+    is given later does not change this. Then the two models translate the text, and the run in OUT
+    has the rest of the time. If the first two runs are trained already, only the start of the run
+    in OUT is yielded. Raises RegardError for options that do not fit --diversify, for files other
+    than those that the runs were begun with, if another process is at work in OUT, and if OUT was
+    begun without --diversify.
     """
     _refuse_unfit(start)
     with locked(start.out / _LOCK, wait=False) as alone:
@@ -91,7 +92,10 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
 
 
 def _three(start: Start, its: _Places, own: Recipe | None, translate: Translate) -> Iterator[Start]:
-    """Yield the starts as `diversified` does; `own` is the recipe of the run in OUT, or None."""
+    """Yield the starts that `diversified` yields.
+
+    `own` is the recipe that the run in OUT was begun with, or None if it has not begun.
+    """
     first = begun(its.forward)
     if first is None:
         refuse_filled(its.text)
@@ -132,7 +136,7 @@ def _refuse_unfit(start: Start) -> None:
 
 
 def _refuse_other(start: Start, its: _Places) -> None:
-    """Raise RegardError if the forward model has other files or another tokenizer than `start`."""
+    """Raise RegardError if `start` has other files or another tokenizer than the forward model."""
     if its.source.exists():  # the forward model's data is complete
         start.files.refuse_other_than(its.forward / "data", start.out)
         given = start.tokenizer and open_tokenizer(start.tokenizer).fingerprint
@@ -143,7 +147,10 @@ def _refuse_other(start: Start, its: _Places) -> None:
 
 
 def _reverse(start: Start, its: _Places, share: float) -> Start:
-    """The start of the backward model, which learns a tokenizer of its own."""
+    """The start of the backward model, which learns a tokenizer of its own.
+
+    `share` is the time of its run in minutes; 0 means no limit.
+    """
     files = TrainingFiles([its.target], [its.source], [its.valid[1]], [its.valid[0]])
     return replace(start, out=its.backward, files=files, tokenizer=None, minutes=share or None)
 
@@ -151,8 +158,8 @@ def _reverse(start: Start, its: _Places, share: float) -> Start:
 def _last(start: Start, its: _Places, whole: float, teaching: float) -> Start:
     """The start of the run in OUT, whose model uses the tokenizer of the forward model.
 
-    `whole` is the time of all three models, in minutes, and `teaching` the time of the other two.
-    If `whole` is 0, the time is not limited.
+    `whole` is the time of all three models, in minutes, and `teaching` the time of the forward and
+    the backward model together. If `whole` is 0, the time is not limited.
     """
     seconds = json.loads(its.seconds.read_text()) if its.seconds.exists() else 0.0
     files = TrainingFiles(
@@ -186,9 +193,9 @@ def _keep_text(files: TrainingFiles, its: _Places) -> None:
 
 
 def _leave_out_validated(its: _Places) -> None:
-    """Replace a translation by an empty line if it and its sentence are a validation pair.
+    """Replace each translation that forms a validation pair with its original by an empty line.
 
-    When data is prepared, pairs in which one line is empty are left out.
+    Later, the preparation of data leaves out pairs in which one line is empty.
     """
     validated = its.validated()
     for made, pairs, side in (

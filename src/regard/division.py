@@ -39,14 +39,14 @@ class Division(NamedTuple):
 
     batches: list[list[int]]
     few: list[FewRows]
-    """One `FewRows` for each model that decodes; [] if the models' own modules decode."""
+    """One `FewRows` (`arithmetic.few_rows`) for each model; [] if the models' modules decode."""
     loops: bool
     """Whether equations are computed by compiled loops (`arithmetic.one_core`)."""
     copies: int
     """The number of copies of this process; 0 for threads."""
     workers: int
     share: int
-    """The number of cores of each worker."""
+    """The number of cores on which each thread or copy computes."""
     streams: Together | None
 
     def run(
@@ -100,7 +100,7 @@ def by_length(
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
     even = min(slots, max(least, total // batches))
     while len(found := list(_cut(order, sources, even))) > batches and even < slots:
-        even = min(slots, even * 21 // 20 + 1)  # batches get more room for padding
+        even = min(slots, even * 21 // 20 + 1)  # padding has made too many batches: raise the limit
     return found
 
 

@@ -1,8 +1,8 @@
-"""The interface of every model, which has an encoder and a decoder.
+"""The interface of all models, each of which has an encoder and a decoder.
 
 The paper's Transformer has this interface (`regard.transformer`), and so have the models that it is
 compared with (`regard.families`). In the paper's recipes, one matrix embeds all tokens and computes
-the logits (§3.4).
+the logits (§3.4). An arithmetic is an implementation of the paper's equations (`regard.equations`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ AttentionKind = Literal["encoder", "decoder", "cross"]
 
 
 class Attends(Protocol):
-    """A module that computes attention; the arithmetic `by` computes its equations.
+    """A module that computes attention; the arithmetic `by` computes the module's equations.
 
-    To record attention weights, `by` is replaced by an arithmetic that records them.
+    To record attention weights, `by` is replaced by an arithmetic that records these weights.
     """
 
     heads: int
@@ -48,8 +48,8 @@ class EncoderDecoder(Computing, ABC):
     decoder: Sequence[nn.Module]
     """The decoder's layers."""
     few_rows: Any = None
-    """A `FewRows` that computes `start` and `step` of a Transformer, or None if the model's modules
-    compute them."""
+    """A `FewRows` (compiled loops, see `arithmetic.few_rows`) that computes `start` and `step` of a
+    Transformer, or None if the model's modules compute them."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class EncoderDecoder(Computing, ABC):
 
     @abstractmethod
     def start(self, source: Rows) -> Any:
-        """The `search.Selectable` state before the first token: encoded sentences, one per row."""
+        """Encode sentences, one per row; return the `search.Selectable` state before any token."""
 
     @abstractmethod
     def step(
@@ -150,7 +150,7 @@ class EncoderDecoder(Computing, ABC):
         return self.embedding.tokens.weight.device
 
     def make_tables(self, longest: int) -> None:
-        """Compute the table of positions for sentences of up to `longest` tokens now.
+        """Compute the positional encodings for sentences of up to `longest` tokens now.
 
         Otherwise, a table is computed when it is first needed.
         """
@@ -184,7 +184,7 @@ class EncoderDecoder(Computing, ABC):
             self.few_rows, self.by = before
 
     def sharing_weights(self) -> Self:
-        """A model with the same parameters, for a thread that uses another arithmetic."""
+        """A copy of this model that shares its parameters, for a thread with another arithmetic."""
 
         def shared(module: nn.Module) -> nn.Module:
             other = copy(module)

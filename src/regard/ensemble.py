@@ -1,4 +1,7 @@
-"""An ensemble of models: a search uses their mean probabilities (Sutskever et al. 2014)."""
+"""An ensemble: a search uses the mean of several models' probabilities (Sutskever et al. 2014).
+
+An arithmetic is an implementation of the paper's equations (`regard.equations`).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class EnsembleState:
     states: tuple[Any, ...]
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> EnsembleState:
-        """The states of these rows of all models; see `search.Selectable.select`."""
+        """Select these rows in the state of each model; see `search.Selectable.select`."""
         return EnsembleState(tuple(state.select(rows) for state in self.states))
 
 
@@ -57,7 +60,7 @@ class Ensemble:
     ) -> tuple[Float[Tensor, "rows vocabulary"], EnsembleState]:
         """The log of the probability of each possible next token, and the state after `tokens`.
 
-        The probability is the mean over the members; its log is in fp32.
+        The probability is the mean over the members. Its log has the dtype fp32.
         """
         logits, states = zip(
             *(

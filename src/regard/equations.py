@@ -2,7 +2,8 @@
 
 `Arithmetic` has a method for each equation. `regard.arithmetic` has the implementations: the
 definitions (`Plain`), and faster ones for each kind of machine. When a model is opened or trained,
-`arithmetic.choose` selects one; it is the attribute `by` of all modules of the model.
+`arithmetic.choose` selects an implementation, which becomes the attribute `by` of all modules of
+the model. An implementation is called an arithmetic.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from regard.granules import ONE_STEP, Granule
 
 
 class Mask:
-    """Which keys a query may attend to, in the form that an arithmetic's kernels take.
+    """The keys that each query may attend to, in the form that an arithmetic's kernels take.
 
-    A mask is made once for all layers.
+    A mask is made once, and all layers use it.
     """
 
     def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
@@ -52,7 +53,7 @@ class Moments(NamedTuple):
     """Adam's moments (§5.3) of all weights, in flat fp32 buffers."""
 
     updates: Float[Tensor, ""]
-    """How many updates were made."""
+    """The number of updates that were made."""
     mean: Float[Tensor, " weights"]
     variance: Float[Tensor, " weights"]
 
@@ -70,7 +71,7 @@ class Learned(NamedTuple):
 
 
 class FewRowsLimits(NamedTuple):
-    """Limits of the batches that compiled loops decode faster than a model's modules do."""
+    """Limits of the batches for which compiled loops are faster than a model's modules."""
 
     tokens: int
     """Batches are made smaller, to give more cores some work, down to this many source tokens."""
@@ -103,7 +104,7 @@ class Arithmetic(ABC):
     few_rows_limits: FewRowsLimits | None = None
     """The limits of batches that `arithmetic.few_rows` decodes; None if it decodes no batch."""
     granule: Granule = ONE_STEP
-    """The granule of a search: the steps that it makes between two looks at its results."""
+    """The granule of a search: the steps that a search makes before the host reads its results."""
 
     @abstractmethod
     def mask(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]) -> Mask:
@@ -117,10 +118,11 @@ class Arithmetic(ABC):
         *,
         causal: bool = False,
     ) -> Mask:
-        """The mask with which a position attends to its own segment.
+        """The mask with which a position attends only to positions of its own segment.
 
-        Segments are numbered within each row. With `causal`, a position does not attend to later
-        positions (§3.2.3).
+        `queries` and `keys` hold the segment number of each position. Segments are the sentences of
+        a row, numbered from 1; padding has the number 0. With `causal`, a position does not attend
+        to later positions (§3.2.3).
         """
 
     @abstractmethod
@@ -232,7 +234,7 @@ class Arithmetic(ABC):
         """
 
     choose: Callable[..., Any]
-    """Choose the hypotheses that live on after a step, as `hypotheses.choose_best` does (§6.1)."""
+    """Choose the hypotheses that are kept after a step, like `hypotheses.choose_best` (§6.1)."""
 
     @abstractmethod
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
@@ -242,10 +244,10 @@ class Arithmetic(ABC):
         """
 
     def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
-        """Test whether a sentence decodes to the same bits, whatever sentences share its batch.
+        """Whether a test shows that a sentence decodes to the same bits in any batch.
 
-        The test is made with this beam and each of these numbers of threads. An arithmetic without
-        a test returns False.
+        The test is made with this beam and each of these numbers of threads. An arithmetic that has
+        no such test returns False.
         """
         return False
 

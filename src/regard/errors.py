@@ -6,8 +6,8 @@
     ├── ModelError         a model directory or checkpoint that is missing or damaged
     │   └── Unreadable     a model or checkpoint that cannot be read now, or by this version
     ├── TrainingError      training that cannot begin or continue
-    │   ├── InUse          a run that another process trains, or whose data it prepares
-    │   └── Diverged       training whose loss, or a weight, is no longer a number
+    │   ├── InUse          a run that another process trains or prepares data for
+    │   └── Diverged       training in which the loss or a weight is no longer a number
     └── MissingExtra       an optional dependency that is not installed
 
 A message is one sentence: the place (file and line), the problem, the limit, the remedy.
@@ -40,8 +40,8 @@ def unknown(
     """A RecipeError whose message suggests, for an unknown `name`, the most similar of `names`.
 
     In the message, `what` says what kind of name is unknown. `part` returns the part of a name that
-    is compared. If none of `names` is similar, the message lists the first twenty; if there are
-    more, it names `where`, the command that shows all.
+    is compared. If none of `names` is similar, the message lists the first twenty names. If there
+    are more, the message also names `where`, the command that shows all; "" means no command.
     """
     from difflib import get_close_matches
 
@@ -76,7 +76,7 @@ class TrainingError(RegardError):
 
 
 class InUse(TrainingError):
-    """Another process trains in the directory of a run, or prepares its data."""
+    """Another process trains in the directory of a run, or prepares the run's data."""
 
 
 class Diverged(TrainingError):
@@ -91,5 +91,8 @@ class MissingExtra(RegardError):
         self._made_of = feature, extra
 
     def __reduce__(self) -> tuple["type[MissingExtra]", tuple[str, str]]:
-        """Let another process raise the error again: pickle calls the class with `_made_of`."""
+        """Tell pickle how to make the error again: it calls the class with `_made_of`.
+
+        Without this method, an error could not be sent to another process.
+        """
         return type(self), self._made_of

@@ -1,10 +1,11 @@
-"""A granule: the steps that a search makes between two looks at its results.
+"""A granule: a group of steps of a search, after which the host looks at the search's results.
 
 To look at the results, the host waits until the GPU has done all its work, and then the GPU waits
-for new work. For this reason, a granule has several steps on a GPU. On a CPU it has one, unless a
-compiled loop makes several steps (`arithmetic.few_rows`). Within a granule of several steps, no
-tensor changes its shape, and the host reads no number from the GPU: the states make room for the
-tokens of all steps before the granule begins.
+for new work. For this reason, a granule has several steps on a GPU. On a CPU, a granule has one
+step, unless a compiled loop makes several steps (`arithmetic.few_rows`).
+
+Within a granule of several steps, no tensor changes its shape, and the host reads no number from
+the GPU. Therefore the states make room for the tokens of all steps before the granule begins.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class StepRules(Protocol[Value]):
 
     @property
     def count(self) -> int:
-        """The number of candidates of a sentence; a GPU's kernels may be compiled for it."""
+        """The number of candidates of a sentence; kernels may be compiled for this number."""
 
     def unseen_step(self, value: Value, /) -> Value:
         """The value after one more step, whose result the host does not look at."""
@@ -41,7 +42,7 @@ class Granule:
         return self
 
     def run(self, rules: StepRules[Value], value: Value, times: int) -> Value:
-        """Make this many steps by `rules`, the first from `value`; return the last result.
+        """Make `times` steps by `rules`, beginning with `value`; return the last value.
 
         `value` may be overwritten. On a GPU, a step can be recorded as a CUDA graph only if no
         tensor changes its shape.
@@ -62,7 +63,8 @@ class Roomy(Protocol):
     def occupied(self) -> Int[Tensor, ""]:
         """The most slots that any sentence uses, as a tensor on the state's device.
 
-        A slot has room for what the state keeps of one token. `with_room` needs the number.
+        A slot has room for what the state stores about one token. The number is an argument of
+        `with_room`.
         """
 
     def with_room(self, steps: int, occupied: int) -> Self:

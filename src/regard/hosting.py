@@ -1,6 +1,6 @@
-"""Training in a user's own process: what it changes there is undone afterwards.
+"""Training in a user's own process: afterwards, the settings of the process are as before.
 
-A function imports its modules when it is called: PyTorch takes more than a second to load.
+A function imports modules only when it is called, because PyTorch takes more than a second to load.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def settings_kept() -> Iterator[None]:
-    """A context in which this process can train; afterwards, its settings are those from before.
+    """A context in which this process can train; at its end, settings are restored.
 
-    They are the random states, the number of threads, and whether gradients are computed. malloc
-    returns freed memory again, but by its usual settings.
+    PyTorch's random states, its number of threads, and whether it computes gradients are the same
+    as before. malloc gets its default settings, with which it returns freed memory to the system.
     """
     import torch
 
@@ -41,7 +41,10 @@ def settings_kept() -> Iterator[None]:
 
 
 def without_draws(progress: Callable[[Any], object]) -> Callable[[Any], None]:
-    """A function that calls `progress`; random numbers drawn there do not change training's."""
+    """A function that calls `progress`, and then restores PyTorch's random states.
+
+    So training draws the same random numbers, even if `progress` draws some.
+    """
     from regard.machine.devices import choose_device, random_numbers_kept
 
     device = choose_device()
@@ -57,8 +60,8 @@ def without_draws(progress: Callable[[Any], object]) -> Callable[[Any], None]:
 def heard(progress: Callable[[Any], object]) -> Iterator[Callable[[Any], None]]:
     """A context that yields a function that calls `progress`.
 
-    An OSError that `progress` raises is raised by the context, too, and is not taken for an error
-    of writing the output.
+    If `progress` raises an OSError, the context raises this OSError, even if code in the block has
+    taken it for an error of writing the output, and has raised another exception.
     """
     raised: list[OSError] = []
 
@@ -82,8 +85,9 @@ def saving_at_a_signal(patient: bool) -> "Iterator[Interrupt]":
     """A context that yields an `Interrupt`, which records SIGINT, SIGTERM and SIGHUP.
 
     After a signal, the run saves a checkpoint and raises Interrupted. This context then raises
-    KeyboardInterrupt for SIGINT, and SystemExit for the others. If `patient`, signals after the
-    first are ignored. Outside the main thread, no signal is recorded.
+    KeyboardInterrupt for SIGINT, and SystemExit for SIGTERM and SIGHUP. If `patient` is True, a
+    second signal does not stop the run before the checkpoint is saved. Outside the main thread, no
+    signal is recorded.
     """
     from regard.machine.interrupt import Interrupt, Interrupted, interruptible
 
@@ -94,7 +98,8 @@ def saving_at_a_signal(patient: bool) -> "Iterator[Interrupt]":
         with interruptible(patient) as interrupt:
             yield interrupt
     except Interrupted as stopped:
-        clear_frames(stopped.__traceback__)  # a notebook keeps the exception, and so the model
+        # A notebook keeps the exception, whose frames would keep the model in memory.
+        clear_frames(stopped.__traceback__)
         if interrupt.signum == SIGINT:
             raise KeyboardInterrupt(str(stopped)) from None
         raise SystemExit(stopped.status) from None

@@ -19,7 +19,7 @@ from regard.errors import ModelError
 Rank = Callable[[Tensor, int], Tensor]
 """A function that gives the same result as `ranking`."""
 UNWRITTEN = -1
-"""The number in the places of tokens that are not written yet; no token has this number."""
+"""The number that stands for a token that is not written yet; it is not the id of any token."""
 
 
 def ranking(
@@ -70,7 +70,7 @@ class Hypotheses(NamedTuple):
 
     @staticmethod
     def filled(sentences: int, token: int, log_p: Float[Tensor, " places"]) -> Hypotheses:
-        """Hypotheses whose only token is `token`; in each sentence, `log_p` is also their score."""
+        """For each sentence, hypotheses of one token, `token`; `log_p` is also their score."""
         rows = torch.arange(sentences, device=log_p.device).unsqueeze(1).repeat(1, len(log_p))
         tokens = rows.new_full((*rows.shape, 1), token)
         return Hypotheses(tokens, rows, log_p.repeat(sentences, 1), log_p.repeat(sentences, 1))
@@ -95,7 +95,7 @@ class Hypotheses(NamedTuple):
         return Hypotheses(self.tokens, self.rows, log_p, score)
 
     def instead_of(self, others: Hypotheses, where: Bool[Tensor, "sentences 1"]) -> Hypotheses:
-        """Take these hypotheses for sentences where `where` is True, and `others` elsewhere."""
+        """Take `self` for sentences where `where` is True, and `others` for other sentences."""
         tokens = torch.where(where.unsqueeze(-1), self.tokens, others.tokens)
         mine, theirs = self[1:], others[1:]
         fields = (torch.where(where, x, y) for x, y in zip(mine, theirs, strict=True))
@@ -116,11 +116,11 @@ class Hypotheses(NamedTuple):
         return Hypotheses(tokens, *(field.gather(1, places) for field in self[1:]))
 
     def of(self, sentences: Int[Tensor, " fewer"]) -> Hypotheses:
-        """The hypotheses of these sentences."""
+        """The hypotheses of the sentences with these indices."""
         return Hypotheses(*(field[sentences] for field in self))
 
     def first(self, count: int) -> Hypotheses:
-        """The first `count` places of each sentence."""
+        """The hypotheses in the first `count` places of each sentence."""
         return Hypotheses(*(field[:, :count] for field in self))
 
     def read(self, eos: int) -> list[list[Hypothesis]]:
@@ -161,7 +161,7 @@ class Chosen(NamedTuple):
     live: Hypotheses
     finished: Hypotheses
     going: Bool[Tensor, " sentences"]
-    """True for each sentence that goes on."""
+    """True for each sentence whose search goes on."""
 
 
 def choose_best(
@@ -175,8 +175,9 @@ def choose_best(
     """Choose the candidates that stay alive, and the best of all hypotheses that have finished.
 
     `candidates` are the continuations of a step, best first; the index of their last token is
-    `length`. A sentence goes on if `length` is below its maximum length and a live hypothesis
-    may still become one of its best finished hypotheses. `rank` is `ranking`, or computes the same.
+    `length`. The search of a sentence goes on if `length` is below the sentence's maximum length
+    and a live hypothesis may still become one of the sentence's best finished hypotheses. `rank` is
+    `ranking`, or computes the same.
     """
     beam = rules.beam
     final = candidates.tokens.index_select(-1, length).squeeze(-1) == rules.eos
@@ -185,8 +186,9 @@ def choose_best(
         final = final | (max_lengths == length).unsqueeze(1)
         final[:, beam:] = False
     finished = finished.beside(candidates.only(final)).best(beam, rank)
-    # No live hypothesis can ever score above `bound`: log p only falls, and the longest output has
-    # the largest penalty. Searches that finish by "beam" guess `bound` from the present length.
+    # No live hypothesis can ever score above `bound`: log p, which is negative, only falls, and the
+    # longest output divides it by the largest penalty. A search that finishes by "beam" divides by
+    # the penalty of the present length, so its bound is only a guess.
     longest = length if rules.finish_by_beam else max_lengths
     bound = live.log_p[:, 0] / rules.penalty.index_select(0, longest)
     return Chosen(live, finished, (bound > finished.score[:, -1]) & (length < max_lengths))

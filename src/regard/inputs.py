@@ -112,7 +112,7 @@ class TrainingFiles:
         return ParallelText.of(self.source, self.target, tokenizer).suited(SMALL)
 
     def refuse_other_than(self, data: Path, run: Path) -> None:
-        """Raise RegardError if a run's data was prepared from other files, or by other settings.
+        """Raise RegardError if a run's data was prepared from other files or with other settings.
 
         The settings are `mix` and `silver_share`. `data` and `run` are directories.
         """
@@ -165,7 +165,7 @@ class TrainingFiles:
     ) -> Report:
         """Write prepared data to `out`; raises the errors of `prepare_trees` or `prepare_text`.
 
-        `remark` is called with a sentence if training pairs are also in the validation files.
+        `remark` is called with a message if training pairs are also in the validation files.
         """
         if self.trees:
             # `treebank` loads slowly, and text does not need it.
@@ -245,8 +245,8 @@ def prepare_files(
     `assignments` change the recipe: strings "section.key=value", as for `Recipe.set`. `tokenizer`
     decides the recipe's section [tokenizer]. Raises RegardError if the files exclude one another,
     are too few, or do not fit the recipe, or if `assignments` contradict the tokenizer; RecipeError
-    for an unknown recipe or field; and the errors of `TrainingFiles.prepare`. `progress` and
-    `remark` are those of that method.
+    for an unknown recipe or field; and the errors of `TrainingFiles.prepare`, which also gets
+    `progress` and `remark`.
     """
     files.refuse_unfit()
     named = recipe_named(recipe) if isinstance(recipe, str) else recipe

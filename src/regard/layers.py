@@ -126,6 +126,7 @@ class Embedding(Computing):
             size = max(longest, 2 * len(table)), self.tokens.embedding_dim
             with torch.inference_mode(False):  # otherwise training could not use this table
                 wider = self.sinusoids(*size).to(table)
-            # Another thread may replace self.positions at the same time: return this table.
+            # Another thread may replace self.positions at the same time by a shorter table, so
+            # return the local variable.
             self.positions = table = wider
         return table

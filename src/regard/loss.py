@@ -51,6 +51,6 @@ def consistency_loss(
 def perplexity(plain_loss: float, tokens: int) -> float:
     """e^(plain loss / tokens), the perplexity per sub-word of Table 3.
 
-    It is at most e^700, so that a large loss has no infinite perplexity; it is 1 without tokens.
+    The result is at most e^700, because a larger power could overflow. Without tokens, it is 1.
     """
     return math.exp(min(plain_loss / max(tokens, 1), 700.0))

@@ -14,11 +14,13 @@ from regard.start import MINUTES, Start
 def members(start: Start, count: int) -> Iterator[Start]:
     """Yield the starts of `count` runs, which differ only in their seeds and directories.
 
-    The runs are in seed-1, seed-2 and so on, in `start.out`. They share the time of `start`
-    equally; if `start` and its recipe have no time, and the first run chooses its recipe for the
-    text, they share MINUTES. The other runs use the data, the tokenizer and the recipe of the first
-    run, so the first run must have begun before another run begins. Raises RecipeError if `start`
-    assigns a seed or a limit of minutes, RegardError if `start.out` is itself a run.
+    The runs are in seed-1, seed-2 and so on, in `start.out`. They share the time limit of `start`
+    equally. If `start` and its recipe have no limit, and the first run chooses its recipe for the
+    text, the runs share MINUTES.
+
+    The other runs use the data, the tokenizer and the recipe of the first run, so the first run
+    must have begun before another run begins. Raises RecipeError if `start` assigns a seed or a
+    limit of minutes, RegardError if `start.out` is itself a run.
     """
     if "training.seed" in map(assigned_field, start.assignments):
         raise RecipeError("--seeds counts the seeds from 1: leave out --set training.seed")
@@ -54,9 +56,9 @@ def alone(start: Start) -> Iterator[Start]:
 
 
 def _untuned(run: Path) -> Recipe | str:
-    """The recipe of a run, with the beam and alpha that it had before they were tuned.
+    """The recipe of a run, with the beam and alpha from before the tuning of the search.
 
-    If they were not tuned, returns the path of the recipe's file.
+    If the search was not tuned, returns the path of the recipe's file.
     """
     path, journal = run / "recipe.toml", run / "journal.jsonl"
     records = read_journal(journal) if journal.exists() else []

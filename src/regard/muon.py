@@ -30,10 +30,10 @@ LINEAR, CUBIC, QUINTIC = 3.4445, -4.7750, 2.0315
 
 
 class Alike(NamedTuple):
-    """Matrices of one shape, which follow each other in the flat buffers."""
+    """Matrices of one shape, which are next to each other in each flat buffer."""
 
     place: slice
-    """The part of each flat buffer that holds the matrices."""
+    """The indices of the matrices' numbers in each flat buffer."""
     rows: int
     columns: int
 
@@ -83,7 +83,7 @@ def _matrices(model: nn.Module) -> list[str]:
 
 
 def _part(learned: Learned, place: slice) -> Learned:
-    """Views of the part `place` of all flat buffers."""
+    """Views of the numbers in `place`, in each flat buffer of `learned`."""
     master, weights, gradient, (updates, mean, variance) = learned
     moments = Moments(updates, mean[place], variance[place])
     part = master[place]
@@ -92,7 +92,10 @@ def _part(learned: Learned, place: slice) -> Learned:
 
 
 def _move(learned: Learned, alike: Alike, rate: float, decay: float, tokens: int | Tensor) -> None:
-    """Update matrices by Muon; set their gradient to 0."""
+    """Update the matrices `alike` by Muon, and set their gradient to 0.
+
+    `learned` holds only the numbers of these matrices.
+    """
     gradient, mean = learned.gradient.float() / tokens, learned.moments.mean
     mean.lerp_(gradient, 1 - MOMENTUM)
     ahead = mean.lerp(gradient, 1 - MOMENTUM).view(-1, alike.rows, alike.columns)

@@ -21,7 +21,7 @@ from regard.sizes import BLOCKED_FROM
 class RestrictedAttention(MultiHeadAttention):
     """Self-attention to positions at most `reach` away.
 
-    This class computes no scores itself: `restricted` joins it with a class that computes them.
+    This class computes no scores. `restricted` joins it with an attention class that computes them.
     """
 
     reach: int
@@ -85,7 +85,10 @@ def _blocks(x: Tensor, width: int, value: float = 0) -> Tensor:
 
 
 def _windows(x: Tensor, width: int, windows: int, value: float = 0) -> Tensor:
-    """Each block, joined with the block before it and, if `windows` is 3, the block after it."""
+    """[rows, heads, length, d] -> [rows * blocks, heads, windows * width, d].
+
+    Each block is joined with the block before it and, if `windows` is 3, with the block after it.
+    """
     length = x.shape[2] + -x.shape[2] % width
     around = F.pad(x, (0, 0, width, length - x.shape[2] + width), value=value)
     parts = [around[:, :, i * width : i * width + length] for i in range(windows)]

@@ -55,7 +55,7 @@ class FlatAdam:
     def make_way(self) -> None:
         """Add the last gradient to the sum and clear its buffer for the next backward pass."""
         self._collect()
-        self._in_latest = True  # the backward pass that follows writes a gradient there
+        self._in_latest = True  # the next backward pass writes a gradient into `_latest`
 
     def _collect(self) -> None:
         """Add the last backward pass's gradient, if any, to the fp32 sum; set its buffer to 0."""
@@ -69,7 +69,7 @@ class FlatAdam:
         self._in_latest, self._in_total = False, True
 
     def add_up(self, over_processes: Callable[[Tensor], None]) -> None:
-        """Sum the gradient over all processes, in one exchange of one tensor."""
+        """Sum the gradient over all processes, by one call of `over_processes` with one tensor."""
         self._collect()
         over_processes(self._total)
 
@@ -136,7 +136,10 @@ class FlatAdam:
         self.weights.copy_(self.master)
 
     def give(self, to_processes: Callable[[Tensor], None]) -> None:
-        """Send the first process's weights and moments to all; every process must call this."""
+        """Broadcast the weights and moments of the first process; every process must call this.
+
+        `to_processes` replaces a tensor by the first process's tensor, in place.
+        """
         for tensor in (self.master, *self._moments):
             to_processes(tensor)
         self.weights.copy_(self.master)

@@ -73,7 +73,7 @@ group and are not printed in the paper. The paper does not print how many positi
 may have (§6.1).
 
 Table 3 was scored on newstest2013 without averaging (§6.2), by beam search as in §6.1. A validation
-measures the weights of one step. So the last validation of a run scores as Table 3 does, if
+measures the weights of one step. So the last validation of a run can be compared with Table 3, if
 newstest2013 is the validation set of the run and all 3,000 sentences are decoded
 (`training.validate_sentences = 3000`). The final model of the run is an average, as in Table 2.
 """
@@ -87,11 +87,11 @@ WSJ = BASE.but(
 
 The paper tuned both dropouts and the learning rate on section 22 and does not print them. This
 recipe takes dropouts of 0.2, 16,000 warm-up steps, sentences of up to 512 pieces, and word pieces
-from the authors' released code. In that code, a factor of 0.1 gives the learning rate of equation
-(3), as for the base model, and the parser's factor, 0.05, gives half of it. In an earlier file of
-the authors, the parser's factor is 0.5, five times equation (3); we guess that the later factor
-corrects the earlier one. The authors' code has 6 layers, and a separate matrix before the softmax;
-this recipe, like the paper, has 4 layers and one matrix.
+from the authors' released code. In that code, the base model has the factor 0.1, which means the
+learning rate of equation (3). The parser has the factor 0.05, which means half of this rate. In an
+earlier file of the authors, the parser has the factor 0.5, which means five times this rate; we
+guess that the later factor corrects the earlier one. The authors' code has 6 layers, and a separate
+matrix before the softmax; this recipe, like the paper, has 4 layers and one shared matrix.
 """
 
 WSJ_SEMI = WSJ.but(dropout=0.1, attention_dropout=0.1, warmup_steps=4000, vocabulary=32_000)
@@ -271,7 +271,7 @@ def parameters(model: ModelRecipe, vocabulary: int, source_vocabulary: int | Non
     has 213.7 million, which gives 213 if truncated instead of rounded.
     """
     positions = model.max_positions if model.positions == "learned" else 0
-    # Rows of the source's embedding; then rows of the matrices that are not shared with it.
+    # Count the rows of the source's embedding, and of the matrices that it is not shared with.
     rows = (source_vocabulary or vocabulary) + positions
     rows += (vocabulary + positions) * (model.embeddings in ("target", "apart"))
     rows += vocabulary * (model.embeddings in ("inputs", "apart"))

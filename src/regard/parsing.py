@@ -128,7 +128,7 @@ class Parser(Decoding):
         """Divide a sentence in halves until each part is short enough to parse.
 
         Returns the words and the pieces of each part, or [] for no words. If a single word has too
-        many pieces, its last pieces are left out.
+        many pieces, the last pieces of this word are left out.
         """
         [pieces] = self.tokenizer.encode([as_text(words)])
         if len(words) < 2 or len(pieces) < self.longest:
@@ -139,7 +139,7 @@ class Parser(Decoding):
     def _parsed(
         self, parts: Sequence[tuple[Sequence[str], list[int]]], n_best: int
     ) -> Iterator[list[Parse]]:
-        """Parse sentences, each given as its words and its pieces."""
+        """Parse sentences, given as their words and pieces; yield up to `n_best` parses of each."""
         sentences, sources = [words for words, _ in parts], [pieces for _, pieces in parts]
         counts = torch.tensor([len(words) for words in sentences])
 
@@ -174,8 +174,8 @@ def _refuse_what_is_no_word(words: Sequence[str], number: int) -> None:
 def _joined(parts: Sequence[Parse]) -> Parse:
     """Join the parses of a sentence's parts under one root.
 
-    The root has the label of the first part that is a phrase. Scores are added up; the confidence
-    is again per word.
+    The root has the label of the first part that is a phrase. The scores of the parts are added up.
+    The confidence is log p of all parts, divided by the number of all words.
     """
     if len(parts) == 1:
         return parts[0]

@@ -50,7 +50,7 @@ _FOLLOW = {
     "heads": ("d_k", "d_v", "decoder_heads"),
     "layers": ("decoder_layers",),
 }
-"""Fields of a model, each with the fields whose defaults are derived from it."""
+"""For some fields of a model: the other fields whose defaults are derived from this field."""
 WIDEST_BEAM = 1000
 """The largest beam of a recipe."""
 MOST_STEPPED = 100_000
@@ -232,7 +232,7 @@ class Recipe(Section):
         Raises RecipeError if the text is no recipe; the error's message begins with `where`.
         """
         try:
-            table = tomllib.loads(text.removeprefix("\ufeff"))  # some editors write this mark
+            table = tomllib.loads(text.removeprefix("\ufeff"))  # some editors write a BOM first
             name = table.pop("base", None)
             if name is None:
                 return cls().merged(table)

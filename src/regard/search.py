@@ -3,12 +3,13 @@
 A hypothesis y has the score log P(y | x) / ((5 + |y|) / 6)^alpha, where |y| counts </s> (Wu et al.
 2016, equation 14). At each step, the 2 x beam best continuations of a sentence are its candidates.
 Candidates that end in </s> are set aside as finished, and the best `beam` of the others stay live.
-The search uses nothing of the model except `start` and `step`.
+The search uses nothing of the model except `start` and `step`. A granule is a group of steps after
+which the host looks at the results (`regard.granules`).
 
-With `finish = "beam"`, the search is that of the library transformers. A candidate is set aside as
-finished only if it is among the best `beam` candidates, and ends in </s> or has the maximum length.
-A sentence ends when it has `beam` finished hypotheses, and the score of each of them is at least
-the score that the best live hypothesis has at the present length.
+With `search.finish = "beam"`, the search is that of the library transformers. A candidate is set
+aside as finished only if it is among the best `beam` candidates, and ends in </s> or has the
+maximum length. A sentence ends when it has `beam` finished hypotheses, and the score of each of
+them is at least the score that the best live hypothesis has at the present length.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from regard.recipe import SearchRecipe
 from regard.text.tokenizer import BOS, EOS, PAD
 
 LEAVE_AT = 0.9
-"""Ended sentences are removed from a batch when at most this share of its sentences goes on. They
-are not removed one at a time, because each removal copies the rest of the batch."""
+"""Ended sentences are removed from a batch once at most this share of the batch's sentences goes
+on. They are not removed one at a time, because each removal copies the rest of the batch."""
 
 
 class Selectable(Protocol):
@@ -129,7 +130,7 @@ def search(
 def _look(going: Tensor, numbers: list[Tensor]) -> tuple[Bool[Tensor, " sentences"], Iterator[int]]:
     """Copy `going` and `numbers`, the result of `granules.occupied`, to the host; return both.
 
-    Between its first and last step, a search in granules of many steps waits for a GPU only here.
+    A search in granules of many steps waits for a GPU only here, except at its start and its end.
     """
     if not numbers:
         return going.cpu(), iter(())
@@ -138,7 +139,7 @@ def _look(going: Tensor, numbers: list[Tensor]) -> tuple[Bool[Tensor, " sentence
 
 
 class _Host:
-    """The host's knowledge of a search: which sentences go on, and the results of ended ones."""
+    """The host's part of a search: which sentences go on, and the results of ended sentences."""
 
     def __init__(self, sentences: int, n_best: int):
         self.sentences, self.n_best = torch.arange(sentences), n_best
@@ -213,7 +214,10 @@ class _Beams(NamedTuple):
         return self._replace(live=self.live.with_room(1), finished=self.finished.with_room(1))
 
     def for_granule(self, steps: int, known: Iterator[int]) -> _Beams:
-        """Make room for this many steps; `known` yields the results of `granules.occupied`."""
+        """Select the rows of the live hypotheses, and make room for this many steps.
+
+        `known` yields the results of `granules.occupied`, as numbers on the host.
+        """
         rows = self.live.rows
         live, finished, before = (
             x.with_room(steps) for x in (self.live, self.finished, self.before)
@@ -226,7 +230,7 @@ class _Beams(NamedTuple):
         )
 
     def of(self, sentences: Int[Tensor, " fewer"]) -> _Beams:
-        """The beams of these sentences; the next step selects their rows from the state."""
+        """The beams of these sentences; the next step selects the sentences' rows of the state."""
         live, finished, before = (x.of(sentences) for x in (self.live, self.finished, self.before))
         return self._replace(
             max_lengths=self.max_lengths[sentences], live=live, finished=finished, before=before,
@@ -245,7 +249,7 @@ class _Beams(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of a search, and its step, which is made for all sentences at once."""
+    """The rules of a search; `step` makes one step for all sentences at once."""
 
     model: Steppable[Any, Any]
     recipe: SearchRecipe

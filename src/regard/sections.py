@@ -38,8 +38,8 @@ class ModelRecipe(Section):
     d_v: Count = 64
     """Width of values in one head; by default d_model / heads."""
     decoder_heads: Count = 8
-    """Number of heads in the decoder; by default as many as in the encoder. If it differs from the
-    encoder's, d_k and d_v of the decoder are d_model / decoder_heads."""
+    """Number of heads in the decoder; by default as many as in the encoder. If the numbers differ,
+    d_k and d_v of the decoder are d_model / decoder_heads."""
     decoder_d_ff: Count = 2048
     """Inner width of the decoder's feed-forward networks; by default the encoder's."""
     activation: Literal["relu", "swish", "gelu"] = "relu"
@@ -78,7 +78,7 @@ class ModelRecipe(Section):
     initial: Literal["apart", "joined"] = "apart"
     """The Glorot limit of the initial W^Q, W^K and W^V. apart: the limit of each single matrix.
     joined: as in the authors' code, the limit of one matrix that joins the matrices with the same
-    input; in the paper's models, it is smaller by a factor of up to sqrt(2)."""
+    input; in the paper's models, this limit is smaller by a factor of up to sqrt(2)."""
     source_end: bool = True
     """Whether the source's </s> is attended to. In some other programs, sources have no </s>."""
     score: Literal["scaled", "dot", "additive"] = "scaled"
@@ -104,7 +104,7 @@ class ModelRecipe(Section):
 
     @property
     def decoder(self) -> Self:
-        """A copy of this section whose heads, d_ff, d_k and d_v are those of a decoder layer."""
+        """A copy of this section in which heads, d_ff, d_k and d_v have the decoder's values."""
         sizes = {"heads": self.decoder_heads, "d_ff": self.decoder_d_ff}
         if self.decoder_heads != self.heads:
             sizes |= dict.fromkeys(("d_k", "d_v"), max(1, self.d_model // self.decoder_heads))
@@ -193,7 +193,7 @@ class DataRecipe(Section):
     """Whether only the first of identical pairs is kept; with --mix, the first in each file."""
     held_out: Count = 1000
     """Number of pairs held out for validation if no validation files are given; at most a tenth of
-    all different pairs. Each of these has the same chance to be drawn."""
+    all different pairs. The pairs are drawn at random; each different pair has the same chance."""
     recombined: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """For a parser without silver trees: the number of new trees to make from the gold trees, by
     exchanging phrases between them, at most 20 from each gold tree; the paper makes none."""
@@ -202,8 +202,8 @@ class DataRecipe(Section):
     target_tokens: Count = 25_000
     """The most target tokens in a batch, including padding."""
     layout: Literal["packed", "grouped"] = "packed"
-    """packed: rows have equal width and are packed with pairs. grouped: a batch has pairs of
-    similar length (§5.1)."""
+    """packed: rows have equal width, and may hold several pairs. grouped: a row holds one pair,
+    and a batch has pairs of similar length (§5.1)."""
     row_length: Annotated[int, Field(ge=8, lt=2**31, multiple_of=8)] = 256
     """Width of a packed row in tokens."""
     subword_dropout: _Fraction = 0.0
@@ -278,8 +278,8 @@ class TrainingRecipe(Section):
     resume_minutes: Annotated[float, Field(ge=0)] = 0.0
     """Minutes between saves that serve only to resume the run; 0 means no such saves. With such
     saves, the final model averages only checkpoints that save_every or save_minutes asked for. If
-    these are too few, or `average` is 1, the final model also uses other checkpoints, such as the
-    last step's."""
+    there are too few such checkpoints, or `average` is 1, the final model also uses other
+    checkpoints, for example that of the last step."""
     keep: Count = 5
     """The number of newest checkpoints that are kept. Older ones are removed, except those that
     `best` may choose for the average."""
@@ -296,7 +296,7 @@ class TrainingRecipe(Section):
 
     @property
     def averages_last(self) -> bool:
-        """Whether the last step's checkpoint is averaged like those that save_every asks for."""
+        """Whether the last step's checkpoint may be averaged even if no save is due then."""
         return not self.resume_minutes or self.average == 1
 
     @property

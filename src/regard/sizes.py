@@ -1,7 +1,7 @@
 """Count parameters and multiply-adds in the layers of models that are not Transformers (Table 2).
 
-`paper.parameters` and `cost.flop` add embeddings, learned positions and logits, which they count
-alike for all families.
+`paper.parameters` and `cost.flop` add the counts for embeddings, learned positions and logits. They
+compute these counts in the same way for all families.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,12 +28,12 @@ class FamilySizes(NamedTuple):
 
 
 def family_sizes(model: ModelRecipe) -> FamilySizes:
-    """The sizes of a model that is not a Transformer."""
+    """The counts for a model that is not a Transformer."""
     return _SIZES[model.family](model)
 
 
 def _recurrent(model: ModelRecipe) -> FamilySizes:
-    """The sizes of a recurrent model; a gate has one bias for the input and one for the state."""
+    """The counts for a recurrent model; a gate has a bias for its input and one for the state."""
     d, higher = model.d_model, model.decoder_layers - 1
     one, joined, bias = 4 * d * (d + d), 4 * d * (2 * d + d), 8 * d
     encoder = 2 * one + joined + (model.layers - 2) * one
@@ -46,7 +46,7 @@ def _recurrent(model: ModelRecipe) -> FamilySizes:
 
 
 def _convolutional(model: ModelRecipe) -> FamilySizes:
-    """The sizes of a convolutional model; decoder layers project queries and outputs, not keys."""
+    """The counts for a convolutional model; attention projects queries and outputs, not keys."""
     d, encoder, decoder = model.d_model, model.layers, model.decoder_layers
     square, convolution = d * d, model.kernel * d * 2 * d
     parameters = (
@@ -63,7 +63,7 @@ def _convolutional(model: ModelRecipe) -> FamilySizes:
 
 
 def _dilated(model: ModelRecipe) -> FamilySizes:
-    """The sizes of a dilated model; its encoder writes 1.2 times as many positions as it reads."""
+    """The counts for a dilated model, whose encoder has 1.2 outputs for each source token."""
     d, inner = model.d_model, model.d_model // 2
     block = 2 * d * inner + model.kernel * inner * inner
     # The biases of the three linear layers, then the gains and biases of the three norms.

@@ -36,16 +36,21 @@ difference. The first row that fits decides.
      25  E    no      -     -        -       yes       -          the named one     prepared now
      26  E    no      -     -        -       no        -          that of RUN       prepared now
 
-"Prepared now" means that the data is prepared in RUN/data, in rows 25 and 26 with the tokenizer of
-RUN, else with that of the model of --from if there is one. A recipe marked ** is chosen for the
-text, this machine and the time (`regard.budget`): in row 11 always, for MINUTES if no time is
-given; in rows 17 and 20 only if --time is given and the data is for translation, else it is the
-recipe of the data. A run whose recipe was not chosen for the time ends after --time, or earlier, at
-its last step. In the recipe, --task or --trees sets task.output, and --tokenizer sets the section
-[tokenizer] of a new run; then --set applies. A recipe marked * then takes from the data the fields
-that describe the data's preparation (DECIDED). If RUN was begun, `Run` refuses a recipe that
-differs from RUN's own, unless changes are accepted; the time, the intervals between saves and the
-search's settings may differ.
+"Prepared now" means that the data is prepared in RUN/data. The tokenizer is RUN's own in rows 25
+and 26. In the other rows, it is that of --tokenizer, or that of the model of --from; without both,
+a tokenizer is learned.
+
+A recipe marked ** is chosen for the text, this machine and the time (`regard.budget`). In row 11,
+it is always chosen, for MINUTES if no time is given. In rows 17 and 20, it is chosen only if --time
+is given and the data is for translation; otherwise it is the recipe of the data. If the recipe was
+not chosen for the time, the run ends after --time, or at its last step if this is earlier.
+
+In the recipe, --task or --trees sets task.output, and --tokenizer sets the section [tokenizer] of a
+new run; then --set applies. A recipe marked * then takes from the data the fields that decide how
+data is prepared (`data.pairs.DECIDED`).
+
+If RUN was begun, `Run` refuses a recipe that differs from RUN's own, unless changes are accepted;
+the time, the intervals between saves and the search's settings may differ.
 
 Refused as well, before anything is written:
 
@@ -55,7 +60,7 @@ Refused as well, before anything is written:
     d  text, with a recipe for parsing
     e  --from, with a model of another task than the run's
     f  --from, with a --tokenizer or a --set tokenizer.* that differs from the model's
-    g  --from, with a recipe of another shape than the model
+    g  --from, with a recipe for weights of other shapes than those of the model
     h  --from, if it names RUN itself; or if RUN was begun without --from, or with another model
     i  files, or a --tokenizer, other than those that RUN/data was made of, in the rows that use
        RUN/data
@@ -130,7 +135,7 @@ class Start:
 
     @property
     def assigned_minutes(self) -> float:
-        """The time limit that --set training.minutes gives; 0 if it gives none."""
+        """The time limit that --set training.minutes gives; 0 if --set gives no limit."""
         its = (one for one in self.assignments if assigned_field(one) == "training.minutes")
         return Recipe().set(*its).training.minutes
 
@@ -165,7 +170,8 @@ def begin(
     `progress` is called while data is prepared. `remark` is called with a sentence if the recipe
     takes fields from the data, and `chose` if the recipe is chosen for the time of the run. If the
     run is only planned, `trains` is False, and RUN/from.json, which names a model, is not written.
-    Raises RegardError where `decide` does, and the errors of `TrainingFiles.prepare`.
+    Raises RegardError in the cases that this module's docstring lists, and the errors of
+    `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose)
     if start.start_from is not None:
@@ -292,7 +298,7 @@ def _for_the_time(
 ) -> Recipe:
     """The recipe expected to be best in the run's time; `made` are the prepared data's settings."""
     minutes = start.assigned_minutes or start.minutes or MINUTES
-    Recipe().but(minutes=minutes)  # the recipe refuses NaN or -1 before the machine is measured
+    Recipe().but(minutes=minutes)  # refuse NaN or -1 at once: measuring the machine takes time
     unlimited = ["training.minutes=0"] * (start.minutes == 0)
     choice = choose(text, minutes, asked=(*made, *unlimited, *start.assignments))
     chose(choice)
@@ -300,7 +306,7 @@ def _for_the_time(
 
 
 def _refuse_other_model(start: Start, model: Model, recipe: Recipe) -> None:
-    """Raise RegardError if --set changes the tokenizer, or the recipe has another shape."""
+    """Raise RegardError if --set changes the tokenizer, or if the model does not fit the recipe."""
     assert start.start_from is not None
     fields = map(assigned_field, start.assignments)
     sets_tokenizer = any(field.startswith("tokenizer.") for field in fields)

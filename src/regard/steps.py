@@ -1,7 +1,8 @@
 """§5.4 Learning from a batch: the gradient of its smoothed loss.
 
 When a run starts, `steps_for` chooses the class that computes this gradient: `Compiled`; or
-`BySize`, which uses `Whole` or `Sharded`, and possibly `Halves` for large batches.
+`BySize`, which uses `Whole` or `Sharded`, and possibly `Halves` for large batches. An arithmetic is
+an implementation of the paper's equations (`regard.equations`).
 """
 
 from collections.abc import Callable, Sequence
@@ -60,7 +61,7 @@ def steps_for(
 
 
 def loss_for(recipe: TrainingRecipe) -> BatchLoss:
-    """The loss that a recipe asks for: `batch_loss`, with the recipe's `consistency`."""
+    """The function that computes the loss: `batch_loss` with the recipe's `consistency`."""
     if recipe.consistency:
         return partial(batch_loss, consistency=recipe.consistency)
     return batch_loss
@@ -101,7 +102,7 @@ class Whole:
 
 
 class Compiled(Whole):
-    """Learns on a GPU by one program, which is compiled from `batch_loss` for the first batch.
+    """Learns on a GPU by one program, which is compiled from `loss` when the first batch comes.
 
     If the program or its backward pass cannot be compiled or captured in CUDA graphs, `warn` is
     called with the reason. A second program, without graphs, then learns from the batch. If this
@@ -146,7 +147,7 @@ class Compiled(Whole):
         return self.learn(batch)
 
     def _add_gradient(self, smoothed: Tensor, plain: Tensor) -> Float[Tensor, "2"]:
-        """Do what `add_gradient` does, with fewer kernels: all gradients are added by one call.
+        """Add the gradient by one call, with fewer kernels than `add_gradient`; return both losses.
 
         Nothing is added if the backward pass raises an exception.
         """
@@ -158,7 +159,10 @@ class Compiled(Whole):
 
 
 class Sharded(Whole):
-    """Learns with a model whose weights are divided among processes, and gathered when needed."""
+    """Learns with a model whose weights are divided among processes.
+
+    Each process gathers the weights of a layer when it needs them.
+    """
 
     def __init__(
         self,
@@ -187,7 +191,7 @@ class Halves:
     """Learns from the two halves of a batch at the same time, each with half of the cores.
 
     While one half waits for memory, the other multiplies. There are only two parts, because the sum
-    of two gradients does not depend on which of them is added first.
+    of two gradients has the same bits in either order; a longer sum may depend on the order.
     """
 
     def __init__(self, whole: Whole, parts: Sequence[Cpu]):
@@ -210,7 +214,7 @@ class Halves:
 
 
 class BySize:
-    """Uses `whole` for small batches; learns from large ones in halves or by another arithmetic."""
+    """Learns from small batches by `whole`, from large ones in halves or by another arithmetic."""
 
     def __init__(self, whole: Whole, chosen: ForTraining, *, can_halve: bool):
         self._whole, self._chosen, self._can_halve = whole, chosen, can_halve

@@ -65,7 +65,7 @@ def train_prepared(
                 warn(problem)
         train(run, validate)
         processes.first_does(partial(_tune, run))
-        run.leave_if_asked()  # after a signal, the caller must not begin another run
+        run.leave_if_asked()  # raise after a signal, so that the caller begins no other run
     finally:
         run.close()
 

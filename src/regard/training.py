@@ -1,7 +1,7 @@
 """§5 Training: the loop.
 
 The run provides files, clock and devices (`regard.run`), and `regard.steps` computes gradients. The
-loop depends neither on search nor on scores: `validate` is an argument.
+loop itself needs no search and no scores, because validation is its argument `validate`.
 """
 
 import math
@@ -28,7 +28,7 @@ Validate = Callable[[EncoderDecoder], dict[str, Any]]
 
 
 def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
-    """Train until the run is over by its steps, time or patience; return the averaged weights.
+    """Train until the run's steps, time or patience are used up; return the averaged weights.
 
     Continues from the run's newest checkpoint. Of several processes, the first returns the weights
     in fp32 (§6.1), and the others return {}. Raises Interrupted, after saving, if a signal has
@@ -81,8 +81,8 @@ def update(
 ) -> Loss:
     """Make an optimizer step on the mean loss per target token, over all processes (§5.3).
 
-    `batches` are this process's share. The losses stay on the device, so nothing waits for a GPU.
-    All results are sums over the processes. If one process lacks memory, all raise OutOfMemory.
+    `batches` are this process's share, and `wishes` returns its flags (see `Clock.wishes`). Nothing
+    waits for a GPU: losses stay on it. If one process lacks memory, all raise OutOfMemory.
     """
     try:
         losses: Tensor | None = None

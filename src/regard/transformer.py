@@ -88,8 +88,9 @@ class DecoderLayer(nn.Module):
     ) -> Float[Tensor, "sentences beams d"]:
         """The layer's output at one more position of each hypothesis.
 
-        `places` are the slots of `past` for the keys and values of these positions; None means new
-        slots. `ancestry` is the mask of `past`, and `memory_mask` the mask of the encoded source.
+        `past` has the keys and values of earlier positions, and `memory` those of the encoded
+        source; `ancestry` and `memory_mask` are their masks. Keys and values of the new positions
+        are written to the slots `places` of `past`; None means new slots after the others.
         """
         query, keys, values = self.self_attention.project(y)
         past.append(keys, values, places)
@@ -134,10 +135,10 @@ class Transformer(EncoderDecoder):
         }
 
     def _join_projections(self) -> None:
-        """Scale the weights of projections that share an input, as if one matrix joined them.
+        """Scale projections that share an input to the Glorot limit of one joint matrix.
 
-        W^Q, W^K and W^V of a self-attention share an input. In attention to the encoder's output,
-        only W^K and W^V do.
+        In self-attention, W^Q, W^K and W^V share an input. In attention to the encoder's output,
+        only W^K and W^V share an input.
         """
         for layer in (*self.encoder, *self.decoder):
             own = cast(MultiHeadAttention, layer.self_attention)

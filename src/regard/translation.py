@@ -119,7 +119,7 @@ class Translator(Decoding):
         return self.model.members[0]
 
     def refuse_other_search(self) -> None:
-        """Do nothing: this class can do any search. Another engine may raise RecipeError."""
+        """Do nothing: this class supports all search settings; others may raise RecipeError."""
 
     def accept_longer(self) -> None:
         """Accept sentences of up to `MOST_PIECES` pieces from now on.
@@ -264,7 +264,7 @@ class Translator(Decoding):
                 yield [Translation("", 0.0)]
             elif len(of_parts) == 1:
                 yield of_parts[0]
-            else:  # the k-th best of a split sentence consists of the k-th best of its parts
+            else:  # join the best translations of all parts, then the second best, and so on
                 yield list(map(_joined, zip(*of_parts, strict=False)))
 
     def _decode(
@@ -314,7 +314,7 @@ def _joined(parts: Sequence[Translation]) -> Translation:
 
 
 class _PartialReporter:
-    """A `search.StepListener` that calls listeners with the best hypotheses so far, as text."""
+    """A `search.StepListener` that calls each listener with the best hypothesis so far, as text."""
 
     def __init__(self, listeners: Mapping[int, PartialListener], tokenizer: AnyTokenizer):
         self._listeners, self._tokenizer = listeners, tokenizer

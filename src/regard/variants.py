@@ -1,7 +1,7 @@
 """§3 with one thing changed: variants that readers ask about, or that other programs' models have.
 
-A recipe chooses these modules when a model is built. No recipe of the paper uses them. `regard
-claims` trains models with some of these variants, for comparison.
+The fields of a recipe's section [model] choose these modules when a model is built. No recipe of
+the paper uses them. `regard claims` trains models with some of these variants, for comparison.
 """
 
 from collections.abc import Callable
@@ -129,7 +129,7 @@ class PreNormSmoothFeedForward(PreNormFeedForward, SmoothFeedForward):
 
 
 class Add(Computing):
-    """Pre-norm: x + Dropout(Sublayer(x)) without LayerNorm; if not `residual`, x is left out."""
+    """Pre-norm: x + Dropout(Sublayer(x)), without LayerNorm; without x if `residual` is False."""
 
     def __init__(self, dropout: float, residual: bool):
         super().__init__()
@@ -235,7 +235,10 @@ def with_bias_columns(
     matrix: Float[Tensor, "vocabulary d_model"],
     bias: Float[Tensor, " vocabulary"] | None,
 ) -> tuple[Float[Tensor, "tokens width"], Float[Tensor, "vocabulary width"]]:
-    """Return `states` and `matrix`, with columns that add the bias to their product."""
+    """Add columns to `states` and `matrix`, so that the product of both includes the bias.
+
+    If `bias` is None, `states` and `matrix` are returned as they are.
+    """
     if bias is None:
         return states, matrix
     parts = (bias.clamp(min=LEAST_BIAS) / BIAS_COLUMNS).unsqueeze(1).expand(-1, BIAS_COLUMNS)

@@ -30,7 +30,7 @@ from regard.trees.linearise import CLOSE, OPEN
 from regard.trees.punctuation import EITHER, MARKS, TAGS
 
 TOGETHER = 10
-"""At most this many phrases may begin at one word, which also limits chains of unary phrases. In
+"""At most this many phrases may begin at one word. This also limits chains of unary phrases. In
 treebanks, up to 8 phrases begin at one word, and a chain has up to 4 phrases."""
 DEEPEST = 100
 """Phrases may be nested at most this deep; in treebanks, the depth is at most 28."""
@@ -46,7 +46,7 @@ _State = TypeVar("_State", bound=Selectable)
 
 
 class Alphabet:
-    """The symbols of trees; the token of a symbol is the index of its column in the logits.
+    """The symbols of trees; the index of a symbol's column in the logits is the symbol's token.
 
     The first three columns are <pad>, <s> and </s>, with their usual ids.
     """
@@ -181,7 +181,10 @@ class WellFormed(Generic[_Source, _State]):
     def step(
         self, tokens: Int[Tensor, " rows"], state: PartialTrees[_State]
     ) -> tuple[Float[Tensor, "rows columns"], PartialTrees[_State]]:
-        """The next symbol's logits, and the new state; forbidden symbols except <pad> get -inf."""
+        """The logits of the next symbol, and the new state.
+
+        Forbidden symbols get -inf, except <pad> (see `_only`).
+        """
         state = state.after(tokens, self.alphabet)
         logits, inner = self.model.step(self.alphabet.ids[tokens], state.inner)
         follow = state.may_follow(self.alphabet)
@@ -193,9 +196,10 @@ def _only(
     ids: Int[Tensor, " columns"],
     follow: Bool[Tensor, "rows columns"],
 ) -> Float[Tensor, "rows columns"]:
-    """Keep the logits that `follow` allows.
+    """The logits of the columns `ids`: unchanged if `follow` is True, else -inf.
 
-    <pad>, which is never selected, gets the probability of all tokens that are not kept.
+    <pad>, which the search never selects, gets the probability of all tokens that are left out. So
+    a softmax gives the other symbols the probabilities that the model gives them.
     """
     total = torch.logsumexp(logits.float(), dim=-1)
     some = logits[:, ids].float().masked_fill_(~follow, -torch.inf)

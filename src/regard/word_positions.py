@@ -1,10 +1,10 @@
 """§3.5 with positions counted in words: a symbol of a tree has the position of the next word.
 
 A parser writes a tree without its words (§6.3), and must know which word comes next. With the
-positions of the paper, it has to count the leaves it has written and the sub-words it has read.
-In this module, source and target both count words: a sub-word has the number of its word, and a
-symbol of the tree has the number of the word whose leaf comes after it. experiments/table4 measures
-the effect.
+positions of the paper, the parser has to count the leaves that it has written and the sub-words
+that it has read. In this module, source and target both count words: a sub-word has the number of
+its word, and a symbol of the tree has the number of the word whose leaf comes next.
+experiments/table4 measures the effect.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from regard.text.tokenizer import BOS, EOS
 from regard.trees.linearise import CLOSE, OPEN
 
 STRIDE = 8
-"""The number of positions that each word has. The tokens of a word have its first position, its
-second and so on; tokens for which no position is left have its last position."""
+"""The number of positions that each word has. The tokens of a word have the word's first position,
+second position and so on. If a word has more tokens than positions, the further tokens have the
+word's last position."""
 
 
 class WordEmbedding(Embedding):
@@ -64,7 +65,7 @@ class WordEmbedding(Embedding):
     ) -> Int[Tensor, "sentences beams"]:
         """The position of each token, given the `position` of the token before it (-1 if none)."""
         word = position // STRIDE * STRIDE
-        # Padding may come first: it has the position 0, too.
+        # If the first token is padding, its position is 0.
         inside = torch.minimum(position + 1, word + STRIDE - 1).clamp(min=0)
         return torch.where(self._begins(tokens), word + STRIDE, inside)
 
@@ -81,7 +82,7 @@ class WordEmbedding(Embedding):
 
 
 def know_words(model: Any, tokenizer: AnyTokenizer) -> None:
-    """Tell a model, if its positions are counted in words, which tokens begin a word."""
+    """Tell a model which tokens begin a word; do nothing if its positions do not count words."""
     for embedding in {model.embedding, model.target_side}:
         if isinstance(embedding, WordEmbedding):
             flags = torch.from_numpy(begin_words(tokenizer))
@@ -89,7 +90,7 @@ def know_words(model: Any, tokenizer: AnyTokenizer) -> None:
 
 
 def know_words_of(model: Any, other: Any) -> None:
-    """Tell the model `other` which tokens begin a word, if `model` counts positions in words."""
+    """Copy from `model` to `other` which tokens begin a word, if positions count words."""
     for mine, its in ((model.embedding, other.embedding), (model.target_side, other.target_side)):
         if isinstance(mine, WordEmbedding):
             its.begins = mine.begins

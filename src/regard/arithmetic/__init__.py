@@ -1,8 +1,8 @@
 """Implementations of `regard.equations.Arithmetic`, the paper's equations.
 
-`plain` computes by the definitions, `cuda` on a GPU, `cpu` in training on a CPU, `inference` on a
-CPU without gradients, and `one_core` by compiled loops (`loops`), for a thread with a core to
-itself. `fused` has what `cuda` and `cpu` share. `products`, `int8` and `layouts` compute the matrix
-products of linear layers. `choose` selects an implementation; tests compare the values of each
-one, and its gradients if it has any, with those of `plain`.
+`plain` computes each equation by its definition. `cuda` is for a GPU, `cpu` for training on a CPU,
+and `inference` for a CPU without gradients. `one_core` computes by compiled loops (`loops`), in a
+thread that uses one core. `fused` has the code that `cuda` and `cpu` share. `products`, `int8` and
+`layouts` compute the matrix products of linear layers. `choose` selects an implementation. Tests
+compare the values and gradients of all implementations with the values and gradients of `plain`.
 """

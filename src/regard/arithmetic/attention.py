@@ -32,8 +32,8 @@ and the softmax of a row that does not fill registers is slow."""
 SCORES_AT_ONCE = 2**22
 """Without gradients, at most this many scores are computed together: 16 MiB in fp32."""
 QUERIES, KEYS = 256, 128
-"""Without gradients, a matrix product takes at most `QUERIES` queries of a row, and a product of
-weights and values sums over at most `KEYS` keys; `arithmetic.exact` relies on both numbers."""
+"""Without gradients, a matrix product has at most `QUERIES` queries of a row, and a product of
+attention weights and values sums over at most `KEYS` keys. `arithmetic.exact` relies on both."""
 GROUP = 4
 """Without gradients, in fp32, the number of queries is padded to a multiple of `GROUP`, because
 PyTorch computes the product of a smaller group by another kernel, which may round differently."""
@@ -141,7 +141,7 @@ def _in_parts(
 ) -> Tensor:
     """Compute the output for some rows at a time and, if rows are long, some queries at a time.
 
-    The queries of a row are divided in the same way, however many rows there are.
+    The division of a row's queries does not depend on the number of rows.
     """
     rows, heads, queries, _ = query.shape
     scores = heads * max(1, key.shape[2])  # the number of scores of one query

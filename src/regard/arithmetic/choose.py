@@ -1,7 +1,7 @@
 """Functions that choose an implementation of the equations for a model or a training run.
 
 In this module, "an arithmetic" means an implementation: an object of the class `Arithmetic`. The
-recipe's `training.arithmetic` selects the arithmetic that learns from a batch:
+recipe's `training.arithmetic` selects the arithmetic that computes the losses and gradients:
 
     auto      on a CPU, large batches (see `LARGE`) use "loops" if there are one or two cores, and
               "halves" if there is a larger even number of cores; everything else uses "whole". A
@@ -59,19 +59,19 @@ COMPILED_ATTENTION: Literal["flex", "efficient", "cudnn"] = "flex"
 """The attention kernel of compiled training steps on a GPU; `benchmarks/gpu.py` times all three."""
 LARGE = 4 * 10**9
 """A batch is large if its number of positions (source, target and padding) times the model's number
-of weights is at least `LARGE`: two cores work on such a batch for about 0.1 s or more. If smaller
-batches were divided, the two halves would wait for each other's Python code."""
+of weights is at least `LARGE`: two cores compute such a batch in about 0.1 s or more. In smaller
+batches, two halves would often wait for each other, as only one thread at a time runs Python."""
 LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
 """Classes of modules whose equations `FewRows` can compute."""
 FEW_ROWS = FewRowsLimits(tokens=512, products=2 * 10**8)
-"""The limits of a batch that `FewRows` decodes on one core, as measured on two cores. The model's
-modules decode larger batches, because they can use all cores for one batch."""
+"""The limits of a batch that `FewRows` decodes on one core, measured on a machine with two cores.
+The model's modules decode larger batches, because they can use all cores for one batch."""
 FEW_ROWS_BY_VNNI = FewRowsLimits(tokens=64, products=4 * 10**9)
-"""The limits of a batch for `FewRows` with 8-bit weights on an x86 processor with VNNI. `FewRows`
-runs Python only once in eight steps, so threads with small batches rarely wait for each other."""
+"""The limits of a batch for `FewRows` with 8-bit weights on an x86 processor with VNNI. Batches may
+be small: Python runs only once in eight steps, so threads rarely wait for each other."""
 MANY_WEIGHTS = 2**22
-"""On a CPU in bf16, if `training.arithmetic` is "auto", a loop updates a model with at least this
-many weights. For a model of this size, the loop is faster than PyTorch's Adam."""
+"""On a CPU in bf16, if `training.arithmetic` is "auto", a compiled loop computes Adam's updates of
+models with at least this many weights. For them, the loop is faster than PyTorch's Adam."""
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
@@ -179,13 +179,13 @@ def for_decoding(
     """The arithmetic of decoding.
 
     On a CPU, the weights of `model` are moved into a packed layout, if oneDNN can pack them. On a
-    GPU, layers with the same input get one tensor of weights, and the memory limits batch sizes.
+    GPU, layers with the same input get one weight tensor; the GPU's memory limits batch sizes.
 
     `precision` is "int8" or the precision of the model's weights. If `exact` is False, the bits of
     a sentence's results may depend on the other sentences in its batch. If `exact` is True, the
     result is an `ExactInference` or, if `ExactInference` cannot compute `model` on this device, an
     arithmetic whose `batches_agree` returns False. If `exact` is None, linear layers are computed
-    as if it were True, but the result is not an `ExactInference`.
+    as if `exact` were True, but the result is not an `ExactInference`.
     """
     if device.type == "cuda":
         streams = Streams(device, STREAMS)
@@ -210,7 +210,7 @@ def _few_rows_limits(precision: str) -> FewRowsLimits:
 
 
 def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
-    """The sizes (heads, d_k, d_v) of all attentions, which `ExactInference` tests.
+    """The sizes (heads, d_k, d_v) of all attention modules, which `ExactInference` tests.
 
     The set is empty if the last bits of some module's results may depend on the batch.
     """
@@ -225,9 +225,9 @@ def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
 
 
 def with_loops(arithmetic: Arithmetic) -> Arithmetic:
-    """Replace an arithmetic by one that uses loops, for threads with one core each.
+    """Replace an `Inference` by an arithmetic with compiled loops, for threads with one core each.
 
-    An arithmetic without such a replacement is returned unchanged. Loads Numba, which takes 0.25 s.
+    Returns other arithmetics unchanged, and an `Inference`, too, if the loops cannot be used.
     """
     if type(arithmetic) is Inference and can_use_loops():
         by_loops: Arithmetic = _one_core().OneCoreInference(arithmetic.products, arithmetic.keep_in)
@@ -236,7 +236,7 @@ def with_loops(arithmetic: Arithmetic) -> Arithmetic:
 
 
 def for_few_rows(model: Any) -> Any:
-    """A `FewRows` that computes `start` and `step` of this model; None if it cannot be used.
+    """A `FewRows` that computes `start` and `step` of this model; None if that is impossible.
 
     Loads the compiled loops, which takes 0.3 s, or 15 to 45 s the first time on a machine.
     """
@@ -300,7 +300,7 @@ def usual_precision(device: torch.device) -> str:
 
 
 def fastest_precision(device: torch.device) -> str:
-    """The fastest precision of decoding: int8 on an x86 CPU with VNNI, else what "auto" means."""
+    """The fastest precision of decoding: int8 on an x86 CPU with VNNI, else `usual_precision`."""
     int8 = device.type == "cpu" and can_pack(torch.float32) and has_vnni()
     return "int8" if int8 else usual_precision(device)
 

@@ -31,11 +31,11 @@ class PairLosses(NamedTuple):
 def pair_gradient(
     first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
 ) -> PairLosses:
-    """Turn the logits of two passes into their gradients, in place.
+    """Overwrite the logits of two passes by the gradient of the loss with respect to these logits.
 
     Where the formula at the top of this module has onehot(t), the gradients that are written have
-    (1 - smoothing) onehot(t). The rest of label smoothing's gradient has rank one; the caller adds
-    it.
+    (1 - smoothing) onehot(t). The caller adds the rest of label smoothing's gradient, which has
+    rank one.
     """
     right = (first.gather(1, labels).float() + second.gather(1, labels).float()) / 2
     logs = first.float().log_softmax(1), second.float().log_softmax(1)

@@ -20,7 +20,8 @@ class Cpu(Fused):
     """
 
     chunk = 1024
-    """The loss computes the logits of at most this many tokens together, to fit them in caches."""
+    """The loss computes the logits of at most this many tokens together, so that these logits fit
+    the processor's caches."""
     logits_at_once = 2**20
     """At most this many logits are ranked together: 4 MiB in fp32."""
 
@@ -28,11 +29,11 @@ class Cpu(Fused):
         self.products, self.generator = products, generator
 
     def mask(self, allowed: Tensor) -> Mask:
-        """A mask that holds a bias for the scores."""
+        """A mask that holds `allowed` as a bias, which is added to the scores."""
         return CpuMask(allowed)
 
     def cache(self, keys: Tensor, values: Tensor) -> Cache:
-        """A cache whose capacity is a multiple of `VECTOR`."""
+        """A cache whose number of slots, used and unused, is a multiple of `VECTOR`."""
         return Cache(keys, values, VECTOR)
 
     def attend(
@@ -52,7 +53,7 @@ class Cpu(Fused):
         return x * self.keep_mask(x, dropout) / (1 - dropout) if dropout else x
 
     def logits(self, x: Tensor, embedding: nn.Embedding, bias: Tensor | None = None) -> Tensor:
-        """x E^T, plus a bias."""
+        """x E^T, plus `bias` if given; E is the matrix of `embedding`."""
         return self.products.logits(self, x, embedding, bias)
 
     # The equations above call the methods below between matrix products; `one_core.Loops` overrides
@@ -67,7 +68,7 @@ class Cpu(Fused):
     ) -> Tensor:
         """softmax(scores * factor + bias), in fp32, before dropout.
 
-        `Loops` reads `dropout`: it keeps fp32 only if dropout follows.
+        `dropout` has no effect here. The subclass `Loops` returns fp32 only if `dropout` is not 0.
         """
         return torch.add(bias, scores, alpha=factor).softmax(-1)
 
@@ -76,9 +77,9 @@ class Cpu(Fused):
     ) -> Tensor:
         """The gradient of the scores: P * (dP - sum(dP * P)) * factor.
 
-        P are the weights before dropout, and dP is their gradient. `gradient` is the gradient of
-        the weights after dropout. Dropout multiplied the weights by `factors`, which is None if
-        there was no dropout.
+        P are the attention weights before dropout (`weights`), and dP is the gradient of P.
+        `gradient` is the gradient of the weights after dropout. Dropout multiplied the weights by
+        `factors`, which is None if there was no dropout.
         """
         d_weights = gradient.float()
         if factors is not None:

@@ -2,8 +2,8 @@
 
 The logits of a batch are by far its largest tensor. They are computed for a chunk of tokens at a
 time and are turned into their gradient in the forward pass, so they are never kept. With two
-identities, label smoothing costs almost nothing: for a state z, the embeddings W, their mean
-mean_v W, their number V and the label t,
+identities, label smoothing costs almost nothing: for a state z, the V embeddings W, the mean
+embedding mean_v W, and the label t,
 
     loss     = -log p(t) + epsilon · (z · W[t] - z · mean_v W)
     gradient = softmax - (1 - epsilon) · onehot(t) - epsilon / V.
@@ -35,11 +35,11 @@ def cross_entropy_by_chunks(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """The smoothed and the plain loss of `Arithmetic.cross_entropy`: sums in fp32, in nats.
 
-    Only the smoothed loss has a gradient, and only if `by.learning` is True. In bf16, each token's
-    loss has the rounding error of one bf16 probability, except in some cases, in which this
-    probability is in fp32: if the loss has no gradient, if `consistency` is not 0, or if loops or
-    the kernel `softmax_gradient` compute it. The smoothed loss also has the rounding error of the
-    mean of the embeddings.
+    Only the smoothed loss has a gradient, and only if `by.learning` is True. In bf16, the loss of a
+    token has the rounding error of one bf16 number, the probability of its label. This probability
+    is in fp32 instead if the loss has no gradient, if `consistency` is not 0, or if loops or the
+    kernel `softmax_gradient` compute it. The smoothed loss also has the rounding error of the mean
+    of the embeddings.
     """
     smoothed, plain = _CrossEntropy.apply(by, states, embedding, labels, smoothing, consistency)
     return smoothed, plain
@@ -110,7 +110,8 @@ def _terms(
 ) -> tuple[Tensor, ...]:
     """The plain loss of a chunk, what smoothing adds and, with two passes, what consistency adds.
 
-    If `by.learning` is True, the logits of each pass are turned into their gradient.
+    Each term is a sum over tokens. If `by.learning` is True, the logits of each pass are turned
+    into their gradient, in place.
     """
     real = t != 0
     if consistency:
@@ -127,7 +128,10 @@ def _terms(
 
 
 def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Turn logits into softmax - (1 - smoothing) * onehot; return each label's logit and log p."""
+    """Turn logits into softmax - (1 - smoothing) * onehot, in place.
+
+    Returns each label's logit and log-probability, both in fp32, [tokens, 1].
+    """
     right = logits.gather(1, labels).float()
     p = torch.softmax(logits, 1, out=logits)
     log_p = p.gather(1, labels).float().clamp(min=1e-38).log()

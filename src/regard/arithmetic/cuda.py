@@ -1,6 +1,6 @@
 """Computing on a GPU: fused attention, the loss in large chunks, Adam in one pass, and `kernels`.
 
-No function here waits for the GPU: none reads a number from it or copies a number to it.
+No function here waits for the GPU, because none copies numbers from the GPU or to the GPU.
 """
 
 from collections.abc import Iterator
@@ -26,22 +26,24 @@ from regard.machine.devices import is_out_of_memory
 from regard.machine.streams import Streams
 
 EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""Attention kernels. The first is fast for short rows and takes masks; MATH takes head sizes
-that the first refuses. cuDNN's kernel is left out: it builds a plan for each new shape."""
+"""PyTorch's attention kernels. EFFICIENT_ATTENTION is fast for short rows and takes masks; MATH
+takes head sizes that EFFICIENT_ATTENTION refuses. cuDNN's kernel is left out, because it spends
+time to build a plan for each new shape."""
 CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
-"""Attention kernels for steps in which all batches have one shape: cuDNN's is preferred."""
+"""Attention kernels for training in which all batches have one shape; cuDNN's is preferred."""
 STEPS_UNSEEN = 32
 """In a search, the host looks at the results only once in this number of steps. After each look,
 the host prepares the next steps, which takes as long as several steps. A sentence that has ended
 may take part in up to 31 more steps, which add nothing to it."""
 STREAMS = 2 if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 11) else 1
-"""This many batches are decoded at the same time: the GPU computes one while the host records the
-next step of the other. With PyTorch before 2.11, it is 1: such a PyTorch may crash if two threads
-use cuBLAS for the first time, or refuse to replay a graph while another thread records one."""
+"""This many batches are decoded at the same time: the GPU computes one batch while the host records
+the next step of the other batch. With PyTorch before 2.11, the number is 1, because such a PyTorch
+may crash if two threads use cuBLAS for the first time, or may refuse to replay a graph while
+another thread records a graph."""
 LARGE_BATCH = 65_536
 """The most source tokens in a batch of decoding, however much memory the GPU has."""
 TOKEN_BYTES = 460_000
-"""The memory that decoding takes for each source token of a batch: the keys, values and logits of
+"""The memory in bytes that decoding takes for each source token: the keys, values and logits of
 the big model in fp32, with a beam of 4 and sentences of 14 tokens or more (calculated). The base
 model in bf16 took a third of this memory. Short sentences need more memory for each token: a batch
 of short sentences that does not fit is decoded in halves."""
@@ -64,15 +66,15 @@ MOST_WIDTH = 128
 MOST_VALUES = 8192
 """The kernel `RANKING` ranks at most this many values of each sentence."""
 _STRIDES = 16
-"""A bias gets strides that are multiples of `_STRIDES`, because the first kernel of `EFFICIENT`
+"""A bias of the scores gets strides that are multiples of `_STRIDES`, because EFFICIENT_ATTENTION
 would copy a bias with other strides."""
 
 
 class CudaMask(Mask):
-    """A mask for a fused kernel. The kernel may give NaN for a query without keys to attend to.
+    """A mask for PyTorch's fused attention kernels.
 
-    In the mask `open`, such a query may therefore attend to every key, and `Cuda.attend` sets the
-    query's output to 0 afterwards.
+    For a query that may attend to no key, a kernel may give NaN. In the mask `open`, such a query
+    may therefore attend to every key, and `Cuda.attend` sets the query's output to 0 afterwards.
     """
 
     def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
@@ -90,7 +92,7 @@ class CudaMask(Mask):
 
     @property
     def open(self) -> Bool[Tensor, "#rows 1 #queries keys"]:
-        """`allowed`, except that a query without keys may attend to every key."""
+        """`allowed`, with one change: a query that may attend to no key may attend to every key."""
         if self._open is None:
             self._open = self.allowed | ~self.reachable
         return self._open
@@ -99,7 +101,7 @@ class CudaMask(Mask):
         """The bias of the scores: 0 where `open` is True, else -inf.
 
         This method makes the bias once for all layers, with the strides that the kernel needs.
-        With `open` as its mask, the kernel would make such a bias again in each layer.
+        If the kernel got `open`, the kernel would make such a bias again in each layer.
         """
         if self._bias is None or self._bias.dtype != dtype:
             closed = F.pad(~self.open, (0, -self.open.shape[-1] % _STRIDES))
@@ -109,10 +111,10 @@ class CudaMask(Mask):
 
 
 class CudaCache(Cache):
-    """A cache into which one kernel writes keys and values."""
+    """A cache into which the kernel `WRITE` writes keys and values."""
 
     def write(self, keys: Tensor, values: Tensor, places: Tensor) -> None:
-        """Write keys and values into these slots of each sentence."""
+        """Write keys and values into the slots `places` of each sentence."""
         if WRITE(self.keys, self.values, keys, values, places) is None:
             super().write(keys, values, places)
 
@@ -125,7 +127,7 @@ class Cuda(Fused):
     decode batches.
     """
 
-    # A window has sentences for several batches, so that each stream has a batch most of the time.
+    # A window has enough sentences for several batches, so that all streams can work.
     window = 16_384
     # A batch has many tokens, because even a small step takes milliseconds to launch.
     batch_tokens = 16_384
@@ -149,19 +151,19 @@ class Cuda(Fused):
         self.granule = RecordedSteps(STEPS_UNSEEN)
 
     def with_memory(self, bytes_: int) -> Self:
-        """Set the sizes of batches and chunks for a GPU with this memory; return this object."""
-        # A quarter of the memory is left for weights, and for all that `TOKEN_BYTES` leaves out.
+        """Set the sizes of batches and chunks for a GPU with `bytes_` bytes; return this object."""
+        # A quarter of the memory is left for weights, and for all else that is not in TOKEN_BYTES.
         self.batch_tokens = min(LARGE_BATCH, 3 * bytes_ // (4 * STREAMS * TOKEN_BYTES))
         if bytes_ >= MUCH_MEMORY:
             self.chunk = LARGE_CHUNK
         return self
 
     def mask(self, allowed: Tensor) -> Mask:
-        """A mask for a fused kernel."""
+        """A mask for PyTorch's fused attention kernels."""
         return CudaMask(allowed)
 
     def cache(self, keys: Tensor, values: Tensor) -> Cache:
-        """A cache without unused slots."""
+        """A cache of exactly these keys and values, without unused slots for later tokens."""
         return CudaCache(keys, values)
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
@@ -189,7 +191,7 @@ class Cuda(Fused):
         return super().summarize(logits) if found is None else Summary(*found)
 
     def rank(self, values: Tensor, count: int) -> Tensor:
-        """The indices of the largest values, by one kernel."""
+        """The indices of the `count` largest values of each sentence, by one kernel."""
         found = RANKING(values, count) if values.shape[1] <= MOST_VALUES else None
         return super().rank(values, count) if found is None else found
 

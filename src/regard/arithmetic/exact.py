@@ -2,20 +2,20 @@
 
 The result of a matrix product for one row may have other bits if there are more rows, because the
 kernel may then add in another order. All other operations compute each number or each row by
-itself, and `Int8Linear` adds integers, which is exact in any order. The other matrix products are
+itself, and `Int8Linear` adds integers, which is exact in any order. All other matrix products are
 made as follows:
 
 - A linear layer multiplies its rows in blocks, which have one of a few sizes (`BlockedLinear`).
-- Attention multiplies in fp32, each sentence and head by itself. Each sentence is padded to as many
-  keys as the longest one has; the added keys only add zeros at the end of the sentence's sums. Sums
+- Attention multiplies in fp32, each sentence and head by itself. All sentences are padded to the
+  number of keys of the longest sentence; the added keys only add zeros at the end of a sum. Sums
   are added from left to right, in groups of `attention.KEYS` values, so a group of zeros changes
   nothing.
 
-No kernel promises that a row has the same result at each position in each block, or that zeros
-at the end of a group change nothing; the kernels that were measured behave so. Before sentences
-share a batch, both properties are therefore tested on the processor, with the sizes of the model:
-`blocks_agree` tests every size of block; `widths_agree` tests every padded number of keys up to one
-group, and some larger numbers.
+The kernels do not promise two properties, although all kernels that were measured have them: a row
+has the same result at each position in each block, and zeros at the end of a group change nothing.
+Before sentences share a batch, both properties are therefore tested on the processor, with the
+sizes of the model: `blocks_agree` tests every size of block; `widths_agree` tests every padded
+number of keys up to one group, and some larger numbers.
 """
 
 import itertools
@@ -35,18 +35,18 @@ from regard.arithmetic.products import Products
 from regard.machine.threads import computing_with
 
 BLOCKS = (4, 8, *range(16, 257, 16))
-"""The possible numbers of rows of a block. They exclude 1, because another kernel multiplies a
-single row, and reach 256, because many small blocks are slow."""
+"""The possible numbers of rows of a block. A block has more than 1 row, because another kernel
+multiplies a single row; it has up to 256 rows, because many small blocks are slow."""
 WIDTH = 8
-"""Sources are padded to a multiple of this many tokens, because another kernel multiplies fewer
-queries than `WIDTH`."""
+"""Sources are padded to a multiple of `WIDTH` tokens, because PyTorch multiplies fewer queries than
+`WIDTH` by another kernel, which may round differently."""
 
 
 class BlockedLinear(PackedLinear):
     """A packed layer that multiplies its rows in blocks.
 
-    All blocks except the last have the largest size of `BLOCKS`. The last one is padded with zeros
-    to the smallest size into which its rows fit.
+    All blocks except the last have the largest size of `BLOCKS`. The last block is padded with
+    zeros to the smallest size of `BLOCKS` that has room for its rows.
     """
 
     def __call__(
@@ -86,7 +86,7 @@ def _places_agree(layer: BlockedLinear, threads: list[int]) -> bool:
 def _cancelling(outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
     """A row and a weight whose product is 0 except for rounding errors.
 
-    The result shows in which order numbers are added. With usual numbers, only the last bits of a
+    The product shows in which order numbers are added. With usual numbers, only the last bits of a
     sum depend on the order, and bf16 does not keep these bits.
     """
     generator, half = torch.Generator().manual_seed(1), inputs // 2
@@ -107,7 +107,7 @@ def widths_agree(
 ) -> bool:
     """Whether attention gives a sentence with n keys the same bits alone and in a batch.
 
-    In the batch, masked keys are added to the n keys. Outputs are computed in fp32 for several n,
+    In the batch, masked keys follow the n keys. Outputs are computed in fp32 for several n,
     with each number of threads, and compared. `queries` is the number of queries; None means n, as
     in the encoder.
     """

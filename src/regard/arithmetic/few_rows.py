@@ -29,7 +29,7 @@ from regard.variants import SmoothFeedForward
 
 LOOPED_STEPS = 8
 """The number of steps of a search that one loop makes, if weights have 8 bits. A sentence that ends
-before the loop ends stays in the batch until then."""
+before the loop ends stays in the batch until the loop ends."""
 ROOM_FOR = 32
 """At first, space is reserved for the keys and values of this many steps with a beam of 4. When the
 space is full, it is doubled."""
@@ -38,14 +38,15 @@ space is full, it is doubled."""
 class _Past:
     """The keys and values of decoded tokens: a key and a value for each layer and slot.
 
-    A step fills one slot for each row. A slot has `numbers` = heads * (d_k + d_v) numbers.
+    A step fills one slot for each row. In each layer, a slot has `numbers` = heads * (d_k + d_v)
+    numbers: the key and the value of one token, for all heads.
     """
 
     def __init__(self, layers: int, slots: int, numbers: int):
         self.stored, self.filled = np.empty((layers, slots, numbers), np.float32), 0
 
     def take(self, slots: int) -> int:
-        """Take the next `slots` free slots; return the number of the first."""
+        """Reserve the next `slots` free slots; return the index of the first of them."""
         first, self.filled = self.filled, self.filled + slots
         while self.filled > self.stored.shape[1]:
             self.stored = np.concatenate([self.stored, np.empty_like(self.stored)], axis=1)
@@ -54,19 +55,20 @@ class _Past:
 
 @dataclass(frozen=True)
 class FewState:
-    """The state of decoding by `FewRows`; row = sentence * beams + beam.
+    """The state of decoding by `FewRows`; row sentence * beams + beam is one hypothesis.
 
-    The slots of `past` are never moved: `select` selects rows of `ancestry` and of `sources`.
+    Keys and values are never moved in `past`; `select` selects rows of `ancestry` and `sources`.
     """
 
     past: _Past
     ancestry: NDArray[np.int64]
-    """[rows, length] The slots of the tokens of each hypothesis."""
+    """[rows, length] The slots of `past` that hold the tokens of each hypothesis."""
     memory: NDArray[np.float32]
-    """[layers, positions, heads * (d_k + d_v)] A key and a value for each source position."""
+    """[layers, positions, heads * (d_k + d_v)] A key and a value for each source position. The
+    positions of all sentences follow one another."""
     sources: NDArray[np.int64]
-    """[rows, 2] The positions of each row's source in `memory`: the first, and the one after the
-    last."""
+    """[rows, 2] The range of positions of `memory` that each row attends to: its first position,
+    and its last position + 1."""
 
     @property
     def length(self) -> int:
@@ -82,10 +84,10 @@ class FewState:
 class FewRows:
     """The layers of a Transformer as loops, for a search with few rows.
 
-    It has a copy of the model's weights in another layout. In int8, weights are rounded to 8 bits;
-    so are the inputs of linear layers, but only if the processor has VNNI (`loops.vnni`). The
-    model's own modules round both on every processor. The layers of the `model` must be as in the
-    paper, except that their activation may be "swish".
+    This object has a copy of the model's weights in another layout. In int8, the weights are
+    rounded to 8 bits. The inputs of linear layers are rounded only if the processor has VNNI
+    (`loops.vnni`); the model's own modules round these inputs on every processor. The layers of
+    `model` must be as in the paper, except that their activation may be "swish".
     """
 
     def __init__(self, model: Any):
@@ -95,7 +97,7 @@ class FewRows:
         self._encoder, self._decoder = _Stack(model.encoder), _Stack(model.decoder)
         products, output = model.by.products, (model.output_matrix,)
         self.by = OneCoreInference(products, model.by.keep_in)
-        """An arithmetic with loops, by which a search ranks and chooses hypotheses."""
+        """The `Arithmetic`, by loops, with which a search ranks and chooses hypotheses."""
         crossing = (layer.cross_attention for layer in model.decoder)
         self._memory = _in_order(products, [(module.W_k, module.W_v) for module in crossing])
         self._of_encoder = _in_order(products, _matrices(model.encoder))
@@ -116,12 +118,13 @@ class FewRows:
             if not isinstance(part, nn.LayerNorm)
             for layer in cast(tuple[nn.Linear, ...], part)
         )
-        """The number of weights that a step multiplies by."""
+        """The number of weights that one step of decoding multiplies each row by."""
 
     def start(self, source: Any) -> FewState:
         """Encode the sentences of `source`, a `Rows` with one sentence in each row.
 
-        The result also holds the keys and values of the encoder's output for each decoder layer.
+        The result is the state before the first token. It holds the keys and values of the
+        encoder's output for each decoder layer.
         """
         lengths = (source.segments != 0).sum(1).tolist()
         embedded = self.model.embedding(source.ids, source.positions, source.ids.shape[1]).float()
@@ -145,7 +148,10 @@ class FewRows:
     def step(
         self, tokens: Int[Tensor, " rows"], state: FewState
     ) -> tuple[Float[Tensor, "rows vocabulary"], FewState]:
-        """The logits of the next token of each row, and the new state."""
+        """The logits of the next token of each row, and the new state.
+
+        `tokens` has the last token of each row.
+        """
         first = state.past.take(len(tokens))
         slots = np.arange(first, first + len(tokens))
         ancestry = np.concatenate([state.ancestry, slots[:, None]], axis=1)
@@ -162,7 +168,8 @@ class FewRows:
     def steps(self, rules: Any, beams: Any, times: int) -> Any:
         """The result of `times` calls of `rules.unseen_step`, computed by one loop.
 
-        `rules` and `beams` are those of a search (`regard.search`). Weights must have 8 bits.
+        `rules` are the `Rules` and `beams` the `_Beams` of `regard.search`. The model's weights
+        must be rounded to 8 bits.
         """
         state, side, choosing = beams.state, self.model.target_side, rules.choosing
         first = state.past.take(beams.live.rows.numel() * times)
@@ -196,7 +203,7 @@ class FewRows:
 
 
 def compile_loops() -> None:
-    """Compile all loops, for weights of all types, so that no later command has to."""
+    """Compile all loops, for weights of all types, so that no later command must compile them."""
     import_module("regard.arithmetic.loops.steps")
     for weights in "float32", "uint16", vnni.ROUNDED:
         for loop in loops.encode_layers, loops.decode_layers, loops.project:
@@ -204,21 +211,21 @@ def compile_loops() -> None:
 
 
 class LoopedSteps(Granule):
-    """A granule (a group of steps of a search) whose steps one loop of `FewRows` computes."""
+    """A group of steps of a search (`regard.granules`) that one loop of `FewRows` computes."""
 
     def __init__(self, few: FewRows):
         super().__init__(LOOPED_STEPS)
         self._few = few
 
     def suiting(self, model: Any) -> Granule:
-        """This granule if `FewRows` has the weights of `model`, else `ONE_STEP`.
+        """This granule if its `FewRows` was made for `model`, else `ONE_STEP`.
 
         An ensemble, or a model that changes another model's logits, gets `ONE_STEP`.
         """
         return self if model is self._few.model else ONE_STEP
 
     def run(self, rules: StepRules[Value], value: Value, times: int) -> Value:
-        """The result of `times` steps by the rules of a search."""
+        """Make `times` steps of a search by its `rules`, from `value`; return the result."""
         return cast(Value, self._few.steps(rules, value, times))
 
 
@@ -237,7 +244,7 @@ class _Stack:
 
 
 _Part = tuple[nn.Module, ...] | nn.LayerNorm
-"""Either a LayerNorm, or linear layers of one module, whose weights become one matrix."""
+"""Either a LayerNorm, or linear layers whose weights are joined into one matrix."""
 
 
 def _matrices(layers: Iterable[Any]) -> Iterator[_Part]:

@@ -1,4 +1,4 @@
-"""FlexAttention on a GPU, for the compiled step; it skips blocks of scores that are all masked.
+"""FlexAttention on a GPU, for compiled training steps; it skips blocks whose scores are all masked.
 
 This is a module of its own because PyTorch's FlexAttention is slow to import.
 """
@@ -16,7 +16,7 @@ from regard.equations import Mask
 
 SIDE = 128
 """The number of queries, and of keys, in a block of scores. PyTorch refuses smaller blocks in the
-backward pass, unless it may try all of its kernels, which takes much longer to compile."""
+backward pass, unless PyTorch may try all kernels, which takes much longer to compile."""
 NARROW = 64
 """In bf16 and for heads of at most this width, `SMALL_TILES` are used."""
 SMALL_TILES: Any = {
@@ -28,7 +28,7 @@ SMALL_TILES: Any = {
 128 x 128 forward, and 64 x 128 backward. With rows of 256 tokens, PyTorch's choice took 1.9 times
 as long as `SMALL_TILES` in the forward pass, and 1.15 times as long in the backward pass."""
 LEAST_WIDTH = 16
-"""The kernels do not compute heads that are narrower than this."""
+"""FlexAttention's kernels do not compute heads that are narrower than this."""
 
 
 class SegmentMask(CudaMask):
@@ -61,13 +61,16 @@ class FlexCuda(Cuda):
     """
 
     def mask_of_segments(self, queries: Tensor, keys: Tensor, *, causal: bool = False) -> Mask:
-        """The mask that allows keys of a query's segment; with `causal`, it allows no later key."""
+        """The mask that allows only keys of the query's own segment (one sentence of a row).
+
+        With `causal`, the mask also excludes keys at later positions than the query.
+        """
         return SegmentMask(queries, keys, causal=causal)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
     ) -> Tensor:
-        """Equation (1); the output of a query without keys is 0."""
+        """Equation (1); the output of a query that may attend to no key is 0."""
         narrow = min(query.shape[-1], value.shape[-1]) < LEAST_WIDTH
         if dropout or narrow or not isinstance(mask, SegmentMask):
             return super().attend(query, key, value, mask, dropout)

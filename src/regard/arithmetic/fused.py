@@ -24,7 +24,7 @@ class Fused(Plain):
     """Whether losses have gradients."""
 
     def lstm(self, x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
-        """The LSTM by one operation of PyTorch; on a GPU, cuDNN takes all weights in one tensor."""
+        """The LSTM by one operation of PyTorch; for cuDNN, all weights are put in one tensor."""
         weights = [of_input.weight, of_state.weight, of_input.bias, of_state.bias]
         if x.is_cuda:
             parts = torch.cat([w.flatten() for w in weights]).split([w.numel() for w in weights])
@@ -34,7 +34,7 @@ class Fused(Plain):
         return y
 
     def linear(self, x: Tensor, *layers: nn.Linear, relu: bool = False) -> Tensor:
-        """x W^T + b of all layers in one product; then ReLU if `relu`."""
+        """x W^T + b of all layers, side by side, by one product; then ReLU if `relu`."""
         return self.products.linear(self, x, layers, relu)
 
     cross_entropy = cross_entropy_by_chunks
@@ -53,11 +53,11 @@ class Fused(Plain):
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
-        """The best continuations, found by the maxima of blocks of the vocabulary."""
+        """The best continuations; only blocks of the vocabulary with high maxima are ranked."""
         return most_likely_by_blocks(live, logits, never, count, self.summarize, self.rank)
 
     def summarize(self, logits: Tensor) -> Summary:
-        """The maxima of blocks of the vocabulary, and each row's log-sum-exp."""
+        """The largest logit of each block of the vocabulary, and each row's log-sum-exp."""
         return summary(logits, self.logits_at_once)
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:

@@ -30,16 +30,16 @@ class RecordedSteps(threading.local, Granule):
     Each thread has recordings of its own, in memory of its own, because the threads' streams
     compute at the same time.
 
-    Before the first recording, one step is made unrecorded: in it, libraries prepare what they
-    cannot prepare while a graph is recorded, and kernels are compiled for the number of candidates.
-    After a recording has worked, later granules with as many candidates replay all of their steps.
-    Steps are made one by one, without a recording,
+    Before the first recording, one step is made without a recording. In this step, libraries
+    prepare what they cannot prepare while a graph is recorded, and kernels are compiled for the
+    number of candidates. After a recording has worked, later granules with the same number of
+    candidates replay all of their steps. Steps are made one by one, without a recording,
 
     - if a granule has fewer steps than `WORTH_RECORDING`;
     - on a CPU;
-    - in a search whose steps change a shape, or a number on the host;
-    - in all later granules of a thread in which PyTorch failed to record a step just after an
-      unrecorded one.
+    - in a search whose steps change the shape of a tensor, or a number that is not in a tensor;
+    - in a thread, after PyTorch has failed there to record a step that directly followed an
+      unrecorded step.
     """
 
     def __init__(self, steps: int):
@@ -48,7 +48,7 @@ class RecordedSteps(threading.local, Granule):
         self._warm = set[int]()
         """The numbers of candidates for which a step has been recorded."""
         self._refused: Any = None
-        """The last rules whose steps could not be recorded; their steps are made one by one."""
+        """The rules of the last search whose steps could not be recorded, else None."""
         self._stream: torch.cuda.Stream | None = None
         self._pool: Any = None
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -66,7 +66,7 @@ class RecordedSteps(threading.local, Granule):
         return super().run(rules, value, times)
 
     def _replayed(self, rules: StepRules[Value], value: Value, times: int) -> bool:
-        """Overwrite `value` by the result of `times` steps; False if steps cannot be recorded."""
+        """Overwrite `value` by the result of `times` steps; return False if recording fails."""
         try:
             replay = self.record(rules.unseen_step, value)
         except ValueError:  # `overwrite` refuses the step, for example because it changes a shape
@@ -93,9 +93,9 @@ class RecordedSteps(threading.local, Granule):
 
         Raises ValueError if `step` cannot overwrite `value`, RuntimeError if PyTorch cannot record
         the step. This object keeps the last recording, because the GPU may still replay it. All
-        recordings of a thread use the same memory until PyTorch fails to record one. The stream
+        recordings of a thread use the same memory until PyTorch fails to record a step. The stream
         that records computes nothing, so recording does not wait for the GPU. `torch.cuda.graph` is
-        not used: it would wait, and free unused memory.
+        not used, because it would wait for the GPU and free unused memory.
         """
         if self._stream is None:
             # PyTorch has 32 streams of each priority, and hands them out in turn, again and again.
@@ -113,8 +113,8 @@ class RecordedSteps(threading.local, Granule):
                     graph.capture_end()
                 self._graph = graph  # this destroys the previous graph, while the lock is held
         except BaseException as error:
-            # PyTorch refuses a pool whose last graph is destroyed, and may refuse one whose
-            # recording failed.
+            # PyTorch refuses a memory pool whose last graph is destroyed, and may refuse a pool in
+            # which a recording failed. The next recording then makes a new stream and a new pool.
             if self._graph is None or not isinstance(error, ValueError):
                 self._stream = None
             raise
@@ -142,9 +142,9 @@ def overwrite(step: Callable[[Value], Value], value: Value) -> None:
 
 
 def _refuse_changes(pairs: list[tuple[Any, Any]], changed: list[tuple[Tensor, Tensor]]) -> None:
-    """Raise ValueError if the second of a pair cannot be written over the first.
+    """Raise ValueError if, in some pair, the new value cannot be written over the old value.
 
-    `changed` has those of the `pairs` that are tensors.
+    Each of `pairs` is an old and a new value; `changed` has only the pairs of tensors.
     """
     if any(a != b for a, b in pairs if not isinstance(a, Tensor)):
         raise ValueError("the step changes a number that is not in a tensor")
@@ -161,7 +161,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yield all tensors in a value, at any depth, and all objects with nothing in `__dict__`."""
+    """Yield all tensors in a value, at any depth, and all objects without attributes (numbers)."""
     inner = value if isinstance(value, tuple) else getattr(value, "__dict__", {}).values()
     if isinstance(value, Tensor) or not (inner or isinstance(value, tuple)):
         yield value

@@ -20,8 +20,8 @@ from regard.equations import Mask
 class Inference(Cpu):
     """Computes every equation without gradients.
 
-    Keys and values are cached and multiplied in the precision `keep_in`; with None, they keep their
-    precision.
+    Keys and values are cached and multiplied in the precision `keep_in`; None means the precision
+    that they have.
     """
 
     learning = False
@@ -31,13 +31,13 @@ class Inference(Cpu):
         self.keep_in = keep_in
 
     def cache(self, keys: Tensor, values: Tensor) -> Cache:
-        """A cache whose capacity is a multiple of `VECTOR`."""
+        """A cache whose number of slots, used and unused, is a multiple of `VECTOR`."""
         return Cache(self._kept(keys), self._kept(values), VECTOR)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
     ) -> Tensor:
-        """Equation (1), computed in parts: the scores of long rows are never all in memory."""
+        """Equation (1), in parts, so that the scores of long rows are never all in memory."""
         assert isinstance(mask, CpuMask)
         key, value = self._kept(key), self._kept(value)
         return attend_without_gradient(self, query, key, value, mask, dropout)

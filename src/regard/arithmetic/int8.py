@@ -1,7 +1,7 @@
-"""Training of linear layers with 8-bit integer products, which are twice as fast as in bf16.
+"""Training of linear layers with 8-bit integer products, twice as fast as products in bf16.
 
-With G the gradient of x W^T, the products x W^T and G W (the gradient of x) are computed in 8 bits.
-Each row of x, G and W is rounded with its own scale. The gradient of W, a sum over tokens, is
+Let G be the gradient of x W^T. The products x W^T and G W (the gradient of x) are computed in 8
+bits. Each row of x, G and W is rounded with its own scale. The gradient of W, a sum over tokens, is
 computed from unrounded numbers, and Adam updates an unrounded W. This method is called SwitchBack
 (Wortsman et al. 2023). For inference, `layouts` rounds W only once.
 """
@@ -42,7 +42,7 @@ class Int8Products(Products):
         return y
 
     def to_logits(self, by: Cpu, embedding: Tensor, tokens: int) -> Multiply:
-        """A function that multiplies states by the embedding, both rounded."""
+        """A function that multiplies states by the transposed embedding, both rounded to 8 bits."""
         weight = by.round_rows(embedding)
         return lambda states: _product(by, states, weight, None, relu=False)
 
@@ -88,7 +88,8 @@ def round_rows(
 ) -> Rounded:
     """Multiply each column of x by its factor; round each row, with a scale of its own.
 
-    The rounded integers are from -127 to 127. All dimensions of x except the last are flattened.
+    The rounded integers are from -127 to 127. All dimensions of x except the last are flattened. If
+    `factors` is None, columns are not multiplied.
     """
     matrix = x.detach().reshape(-1, x.shape[-1]).to(torch.float32, copy=True)
     matrix = matrix if factors is None else matrix.mul_(factors)

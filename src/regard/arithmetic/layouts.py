@@ -19,7 +19,7 @@ from regard.arithmetic.products import CublasProducts, Products, joined
 from regard.attention import MultiHeadAttention
 
 LARGEST = 127
-# TOP_BIT and TINY are tensors, because each operation would turn a Python number into a tensor.
+# TOP_BIT and TINY are tensors, because an operation would turn a Python number into a new tensor.
 TOP_BIT = torch.tensor(128, dtype=torch.uint8)
 TINY = torch.tensor(1e-30)  # TINY is added to each scale, so that no scale is 0
 
@@ -48,9 +48,9 @@ class Int8Linear:
     """A layer that computes x W^T + b with x and W rounded to 8 bits.
 
     Each row of x and of W is divided by a scale before it is rounded. With this scale, the largest
-    absolute value of a row of x becomes 127, and that of a row of W becomes `largest` (by default,
-    `largest_weight()`).
-    Sums are exact in int32, so rounding is the only error.
+    absolute value in a row of x becomes 127, and the largest absolute value in a row of W becomes
+    `largest` (None means `largest_weight()`). Sums are exact in int32, so rounding is the only
+    error.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Int8Linear:
         return by.scale_rows(self.product(rounded), scale, self.bias, relu)
 
     def product(self, rounded: UInt8[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
-        """The product of rounded states and W; each row is still to be multiplied by its scale."""
+        """The product of rounded states and W; the caller must multiply each row by its scale."""
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
             rounded, 1.0, 128, self.weight, self.scale, self.zero, None,
             1.0, 0, torch.float32, "none", [], "",
@@ -84,11 +84,11 @@ class Int8Linear:
 
 Layout = PackedLinear | Int8Linear
 LayOut = Callable[[Tensor, Tensor | None], Layout]
-"""A function that makes a layout of a weight and a bias; the bias may be None."""
+"""A function that makes a `Layout` of a weight and a bias; the bias may be None."""
 
 
 class Dense(NamedTuple):
-    """A weight and bias that are not packed; the layer computes (x W) * scale + b."""
+    """A layer's weight and bias, not packed by oneDNN; the layer computes (x W) * scale + b."""
 
     weight: Float[Tensor, "inputs outputs"] | Int8[Tensor, "inputs outputs"]
     """The weight, in the model's precision or rounded to 8 bits."""
@@ -98,12 +98,11 @@ class Dense(NamedTuple):
 
 
 class LaidOut(Products):
-    """The linear layers of a model in a layout for inference.
+    """The linear layers of a model, arranged for inference by `lay_out`.
 
     The weights of linear layers are deleted from the `EncoderDecoder` `model`, which can then
-    compute only by these products. The logits are the product of states and the weight of `output`,
-    plus `bias`. This weight is copied and not deleted, because the model may embed tokens with it,
-    too.
+    compute only by these products. The logits are x E^T + `bias`, where E is the weight of
+    `output`. E is copied and not deleted, because the model may also embed tokens with E.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class LaidOut(Products):
         self.layouts[output,] = lay_out(output.weight, bias)
 
     def dense(self, layers: tuple[nn.Module, ...]) -> Dense:
-        """The weight and bias of these layers, not packed; an 8-bit weight stays rounded."""
+        """The joined weight and bias of these layers, not packed; 8-bit weights stay rounded."""
         layout = self.layouts[layers]
         weight = layout.weight.to_dense()
         if isinstance(layout, Int8Linear):
@@ -132,16 +131,16 @@ class LaidOut(Products):
         return Dense(weight.contiguous(), scale, bias)
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of the layers, as one product, by their layout; then ReLU if `relu`."""
+        """x W^T + b of all layers, side by side, by one product; then ReLU if `relu`."""
         return self.layouts[layers](by, x, relu)
 
     def logits(self, by: Any, x: Tensor, embedding: nn.Embedding, bias: Tensor | None) -> Tensor:
-        """x E^T, plus the bias that was laid out with E; the argument `bias` is not read."""
+        """x E^T, plus the bias that the constructor got; the argument `bias` is ignored."""
         return self.layouts[embedding,](by, x)
 
 
 class Joined(CublasProducts):
-    """The linear layers of a model on a GPU after training, whose weights no longer change.
+    """The linear layers of a trained model on a GPU; their weights no longer change.
 
     Layers with the same input, such as W_q, W_k and W_v, are computed as one product. Their weights
     are joined into one matrix here, so that no product has to join them again.
@@ -161,8 +160,9 @@ class Joined(CublasProducts):
 def multiplied_together(model: Any) -> list[tuple[nn.Linear, ...]]:
     """The linear layers of an `EncoderDecoder`, in groups; one matrix product computes a group.
 
-    W_q, W_k and W_v of an attention are one group, except in attention to the encoder's output,
-    whose queries come from other states than its keys and values.
+    W_q, W_k and W_v of a self-attention are one group. In attention to the encoder's output, only
+    W_k and W_v are one group, because the queries have another input. Every other layer is a group
+    of its own.
     """
     crossing = {id(module) for module in model.attentions().get("cross", ())}
     groups: list[tuple[nn.Linear, ...]] = []
@@ -178,10 +178,10 @@ def multiplied_together(model: Any) -> list[tuple[nn.Linear, ...]]:
 def round_unsigned(
     x: Float[Tensor, "*batch inputs"],
 ) -> tuple[UInt8[Tensor, "*batch inputs"], Float[Tensor, "*batch 1"]]:
-    """Round each entry of x to an integer n for which n * scale is nearly that entry.
+    """Round x to integers n from -127 to 127, so that n * scale is nearly x.
 
-    Returns n + 128 for each entry, and a scale for each row. 128 is added because the fast kernel
-    takes only unsigned activations.
+    Returns n + 128 for each entry of x, and a scale for each row. 128 is added because the fast
+    kernel takes only unsigned activations.
     """
     largest = torch.maximum(x.amax(-1, keepdim=True), x.amin(-1, keepdim=True).neg_())
     scale = _scale(largest, LARGEST)
@@ -190,7 +190,7 @@ def round_unsigned(
 
 
 def scale_rows(y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-    """y * scale + bias, computed in place, then ReLU if `relu`."""
+    """y * scale + bias, in place, with a scale for each row; then ReLU if `relu`."""
     y = y.mul_(scale) if bias is None else torch.addcmul(bias, y, scale, out=y)
     return y.relu_() if relu else y
 
@@ -202,10 +202,10 @@ def _scale(entry: Tensor, rounded: int) -> Tensor:
 
 @cache
 def largest_weight() -> int:
-    """The largest integer in W for which the sums of `Int8Linear` are exact; 0 if there is none.
+    """The largest rounded weight with which `Int8Linear` has exact sums; 0 if there is none.
 
-    It is 127 with VNNI instructions. On older x86 processors it is 64: they add pairs of products
-    in signed 16 bits, where 2 x 255 x 64 fits.
+    The result is 127 with VNNI instructions. On older x86 processors, the result is 64, because
+    they add pairs of products in signed 16 bits, which can hold 2 x 255 x 64.
     """
     return next(filter(_is_exact, (LARGEST, 64)), 0)
 

@@ -1,4 +1,4 @@
-"""Implementations for a thread with a core to itself: loops do the work between matrix products.
+"""Implementations for a thread that uses one core: loops do the work between matrix products.
 
 PyTorch passes over all numbers once for each operation; a loop does several operations in one pass,
 on one core. In `regard.arithmetic`, only this module and `few_rows` import `loops`. Both are
@@ -43,7 +43,7 @@ def rows(x: Tensor) -> NDArray[Any]:
 
 
 def rows_of(x: Tensor) -> NDArray[Any]:
-    """A contiguous tensor as a matrix that a loop writes to; it is flattened as by `rows`."""
+    """A contiguous tensor, flattened like the tensor of `rows`, as a matrix that a loop writes."""
     return array(x.view(-1, x.shape[-1]))
 
 
@@ -69,7 +69,7 @@ class Loops(Cpu):
     def attention_weights_backward(
         self, gradient: Tensor, weights: Tensor, factors: Tensor | None, factor: float
     ) -> Tensor:
-        """Return the gradient of the scores; without dropout, it overwrites `gradient`."""
+        """Return the gradient of the scores; without dropout, it is written over `gradient`."""
         if factors is not None:
             return super().attention_weights_backward(gradient, weights, factors, factor)
         attention_loops.weights_backward(array(gradient), array(weights), factor)
@@ -147,7 +147,10 @@ class Loops(Cpu):
         return Chosen(live, found, going)
 
     def round_rows(self, x: Tensor, factors: Tensor | None = None) -> Rounded:
-        """x times a factor for each column, rounded to signed 8 bits with a scale for each row."""
+        """x times the factors of its columns, rounded to signed 8 bits with a scale for each row.
+
+        If `factors` is None, columns are not multiplied.
+        """
         columns = x.shape[-1]
         integers = torch.empty(x.numel() // columns, columns, dtype=torch.int8)
         scale = torch.empty(len(integers))
@@ -180,7 +183,7 @@ class Loops(Cpu):
         return rounded, scale
 
     def scale_rows(self, y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-        """y * scale + bias, computed in place, then ReLU if `relu`."""
+        """y * scale + bias, in place, with a scale for each row; then ReLU if `relu`."""
         if bias is None:
             return super().scale_rows(y, scale, bias, relu)
         int8_loops.scale_in_place(rows_of(y), array(scale.view(-1)), array(bias), relu)
@@ -196,9 +199,9 @@ class OneCore(Loops):
         return out
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
-        """Adam in one pass, in which each core updates a part of the weights.
+        """Adam in one pass over the weights; each core updates a part of the weights.
 
-        PyTorch's Adam is used if gradients are in fp32.
+        If gradients are in fp32, PyTorch's Adam is used.
         """
         master, weights, gradient, (updates, mean, variance) = learned
         if gradient.dtype != torch.bfloat16:

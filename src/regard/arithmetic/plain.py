@@ -21,11 +21,14 @@ class Plain(Arithmetic):
         return Mask(allowed)
 
     def mask_of_segments(self, queries: Tensor, keys: Tensor, *, causal: bool = False) -> Mask:
-        """The mask that allows keys of a query's segment; with `causal`, it allows no later key."""
+        """The mask that allows only keys of the query's own segment (one sentence of a row).
+
+        With `causal`, the mask also excludes keys at later positions than the query.
+        """
         return self.mask(segment_mask(queries, keys, causal=causal))
 
     def cache(self, keys: Tensor, values: Tensor) -> Cache:
-        """A cache without unused slots."""
+        """A cache of exactly these keys and values, without unused slots for later tokens."""
         return Cache(keys, values)
 
     def attend(
@@ -65,7 +68,7 @@ class Plain(Arithmetic):
         return F.dropout(x, dropout)
 
     def logits(self, x: Tensor, embedding: nn.Embedding, bias: Tensor | None = None) -> Tensor:
-        """x E^T, plus a bias."""
+        """x E^T, plus `bias` if given; E is the matrix of `embedding`."""
         return F.linear(x, embedding.weight, bias)
 
     def cross_entropy(
@@ -88,7 +91,7 @@ class Plain(Arithmetic):
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
-        """The best of all continuations, which `regard.hypotheses.most_likely` finds."""
+        """The `count` most likely continuations, by `regard.hypotheses.most_likely`."""
         return most_likely(live, logits, never, count)
 
     def choose(
@@ -99,7 +102,7 @@ class Plain(Arithmetic):
         length: Tensor,
         rules: Choosing,
     ) -> Chosen:
-        """The hypotheses after a step, by `regard.hypotheses.choose_best`."""
+        """The live and finished hypotheses after a step, by `regard.hypotheses.choose_best`."""
         return choose_best(candidates, finished, max_lengths, length, rules, self.rank)
 
     def rank(self, values: Tensor, count: int) -> Tensor:
@@ -107,7 +110,7 @@ class Plain(Arithmetic):
         return ranking(values, count)
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
-        """PyTorch's Adam, one operation after another."""
+        """Update the weights by PyTorch's Adam, without its fused kernel."""
         gradient = learned.gradient.float() / tokens
         torch_adam(learned, gradient, constants, rate)
 
@@ -119,9 +122,10 @@ def torch_adam(
     rate: float,
     grad_scale: Tensor | None = None,
 ) -> None:
-    """Update weights by PyTorch's Adam.
+    """Update the weights and moments of `learned` by PyTorch's Adam.
 
-    If `grad_scale` is given, fused Adam is used, which divides the gradient by `grad_scale`.
+    `gradient` is the fp32 gradient to use; `learned.gradient` is set to 0. If `grad_scale` is
+    given, PyTorch's fused Adam is used, which divides `gradient` by `grad_scale`.
     """
     master, weights, _, moments = learned
     adam(
@@ -136,4 +140,4 @@ def torch_adam(
 
 
 PLAIN = Plain()
-"""The arithmetic of a model until it is given another one."""
+"""The implementation of the equations that a new model has, until another one is selected."""

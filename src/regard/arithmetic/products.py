@@ -1,4 +1,4 @@
-"""The matrix products of linear layers: by PyTorch, or by oneDNN."""
+"""The matrix products of linear layers: by PyTorch, by cuBLAS with ReLU, or by oneDNN."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ class Products:
     """Linear layers by PyTorch, in any precision, on any device."""
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of the layers, as one product; then ReLU if `relu`.
+        """x W^T + b of all layers, side by side in the last dimension; then ReLU if `relu`.
 
-        `by` is the `Arithmetic` that calls this method.
+        One matrix product computes all layers. `by` is the `Arithmetic` that calls this method.
         """
         y = F.linear(x, *joined(layers))
         return y.relu_() if relu else y
 
     def logits(self, by: Any, x: Tensor, embedding: nn.Embedding, bias: Tensor | None) -> Tensor:
-        """x E^T, plus a bias."""
+        """x E^T, plus `bias` if given; E is the matrix of `embedding`."""
         return F.linear(x, embedding.weight, bias)
 
     def to_logits(self, by: Any, embedding: Tensor, tokens: int) -> Multiply:
-        """A function from at most `tokens` states to logits; a call overwrites earlier logits."""
+        """A function that computes the logits of at most `tokens` states.
+
+        All its calls write to the same memory, so each call overwrites the logits of the last call.
+        """
         block = embedding.new_empty(tokens, len(embedding))
         return lambda states: torch.mm(states, embedding.t(), out=block[: len(states)])
 
@@ -41,11 +44,11 @@ class Products:
 class CublasProducts(Products):
     """Linear layers on a GPU: cuBLAS computes a layer's ReLU while it writes the layer's product.
 
-    On an H200, this ReLU kept NaN, as PyTorch's own ReLU does.
+    For NaN, this ReLU returns NaN, like PyTorch's own ReLU (tested on an H200).
     """
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of the layers, as one product; then ReLU if `relu`."""
+        """x W^T + b of all layers, side by side, by one product; then ReLU if `relu`."""
         weight, bias = self.joined(layers)
         return _LinearRelu.apply(x, weight, bias) if relu else F.linear(x, weight, bias)
 
@@ -57,12 +60,12 @@ class CublasProducts(Products):
 class OneDnnProducts(Products):
     """Linear layers in bf16 on a CPU.
 
-    PyTorch first copies the bias to every row and then adds the product to it; oneDNN adds the bias
-    while it writes the product.
+    PyTorch first copies the bias to every row of the output, and then adds the product to the rows.
+    oneDNN adds the bias while it writes the product, and so passes over the output only once.
     """
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of each layer, joined in the last dimension, by oneDNN; then ReLU if `relu`."""
+        """x W^T + b of all layers, side by side, by one oneDNN product; then ReLU if `relu`."""
         y: Tensor = _OneDnnLinear.apply(by, x, *joined(layers), relu)
         return y
 

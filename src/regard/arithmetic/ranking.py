@@ -33,8 +33,8 @@ def most_likely_by_blocks(
 ) -> Ranking:
     """Find the same continuations as `regard.hypotheses.most_likely`, by blocks of tokens.
 
-    Blocks are compared by their most likely tokens, which `summarize` finds, and `rank` ranks only
-    tokens of the best `count` blocks: these blocks contain the `count` best continuations.
+    `summarize` finds the largest logit of each block, by which blocks are compared. Then `rank`
+    ranks only the tokens of the best `count` blocks, which contain the `count` best continuations.
     """
     vocabulary, beams = logits.shape[1], live.shape[1]
     maxima, totals = summarize(logits)
@@ -85,7 +85,7 @@ def _without(
     """Set the maximum of each block with tokens of `never` to the maximum of its other tokens."""
     for block in {token // BLOCK for token in never}:
         tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
-        # The tokens are set one by one, because a list as an index would make the host wait.
+        # The tokens are set one by one: with a list as an index, the host would wait for the GPU.
         for token in never:
             if token // BLOCK == block:
                 tokens[:, token % BLOCK].fill_(-torch.inf)

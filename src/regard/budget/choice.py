@@ -41,8 +41,8 @@ BUDGETS = (10.0, 60.0, 480.0, 4320.0)
 USED = 0.9
 """The share of the time that steps take; preparing, validating and saving take the rest."""
 NO_LIMIT = 2**31 - 1
-"""The number of steps of a recipe that is chosen for a time: the time ends the run. If the user
-sets `training.minutes = 0` for a new run, it ends after the expected number of steps."""
+"""The number of steps in a recipe that is chosen for a time, so that only the time ends the run. If
+the user sets `training.minutes = 0` for a new run, its recipe has the expected number of steps."""
 FILLED = 0.9
 """The expected share of a batch's target tokens that are not padding."""
 CHECKPOINTS, AVERAGED = 30, 9
@@ -57,8 +57,8 @@ WARM_UP = 1 / 6
 peak after fewer steps."""
 LONGEST_STEP, TIMING = 3.0, 0.2
 """A model is not timed if its step would take more seconds than LONGEST_STEP, or if the timing of
-smaller models has already taken the share TIMING of the run's time: its speed is then computed from
-that of a smaller model."""
+smaller models has already taken the share TIMING of the run's time. The speed of the model is then
+computed from the speed of a smaller model."""
 
 
 class Choice(NamedTuple):
@@ -191,7 +191,7 @@ def for_several_times(corpus: ParallelText, minutes: float, asked: tuple[str, ..
 def _starts(corpus: ParallelText, asked: tuple[str, ...]) -> dict[Recipe, float]:
     """The recipes of rule.toml's models, smallest first, and the tokens per weight that each needs.
 
-    If `asked` makes recipes equal, the first counts.
+    If `asked` makes several recipes equal, the number of the first one is kept.
     """
     recipes: dict[Recipe, float] = {}
     for model in rule_of_times()["model"]:
@@ -272,10 +272,10 @@ def _expected(
 
 
 def _duration(recipe: Recipe, affordable: float, asked: tuple[str, ...]) -> tuple[int, float]:
-    """The number of steps that the model learns for, and of target tokens that it learns from.
+    """The number of training steps, and the number of target tokens that the model learns from.
 
     In the given time, the model can learn from `affordable` tokens. If `asked` sets a number of
-    steps, the model learns for this number, unless the time is limited and too short for it.
+    steps, this number is returned, unless the time is limited and too short for so many steps.
     """
     steps = max(1, round(affordable / _tokens_of_step(recipe)))
     wanted = recipe.training.steps if "training.steps" in map(assigned_field, asked) else steps

@@ -26,10 +26,10 @@ from regard.steps import steps_for
 from regard.training import update
 
 MOST_PARTS = 256
-"""If memory is short, a timed step divides its batch into more parts, but not more than this."""
+"""If memory is short, a timed step divides its batch into parts, but not into more than this."""
 TIMED, LEAST_TIMED, MOST_TIMED = 3.0, 4, 12
-"""Steps of a model are timed for TIMED seconds, but at least LEAST_TIMED and at most MOST_TIMED of
-them, whatever time they take."""
+"""Steps of a model are timed for about TIMED seconds. At least LEAST_TIMED steps are timed, even if
+they take longer, and at most MOST_TIMED steps."""
 RATE = 1e-4
 """The learning rate of timed steps. They learn from arbitrary sub-words; the model is discarded."""
 

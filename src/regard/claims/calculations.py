@@ -39,9 +39,9 @@ def positions(seed: int) -> Measured:
     """The largest difference between PE(pos + k) and R_k PE(pos), for random k.
 
     R_k rotates each pair (sine, cosine) by k times the frequency of the pair, and is the same for
-    every pos (see `rotation`). `random_error`, for comparison, is the largest error of another
-    linear map, which predicts each row of a random table from the row before it as well as possible
-    (least squares).
+    every pos (see `rotation`). `random_error` is for comparison. A linear map, fitted by least
+    squares, predicts each row of a random table from the row before; `random_error` is the largest
+    error of this map.
     """
     generator = torch.Generator().manual_seed(seed)
     d_model = BASE.model.d_model
@@ -73,7 +73,7 @@ def rotation(k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
 
 
 def convolutions(seed: int) -> Measured:
-    """The largest difference (fp64) between FFN(x) and two conv1d of width 1 around a ReLU."""
+    """The largest difference (fp64) between FFN(x) and conv1d, ReLU, conv1d with kernels of 1."""
     torch.manual_seed(seed)
     d_model, d_ff = BASE.model.d_model, BASE.model.d_ff
     network = FeedForward(d_model, d_ff).double()
@@ -98,8 +98,9 @@ DISTRIBUTIONS = tuple(_DRAWN)
 def variances(seed: int) -> Measured:
     """Variance / d_k and mean / sqrt(d_k) of q · k (§3.2.1), by distribution and d_k.
 
-    The numbers `apart` and `joined` are variance / d_k in two untrained base models, in which
-    `model.initial` is "apart" or "joined", for states drawn from a normal distribution.
+    The numbers `apart` and `joined` are variance / d_k in two untrained base models, for states
+    drawn from a normal distribution. In `apart`, W^Q and W^K are initialised by the Glorot limit of
+    each matrix; in `joined`, by the limit of one matrix that joins W^Q, W^K and W^V.
     """
     generator = torch.Generator().manual_seed(seed)
     found = {}

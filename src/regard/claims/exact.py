@@ -8,8 +8,8 @@ from regard.paper import BASE
 from regard.parts.verdicts import Quantity, Statement, judge_alike, judge_at_most, judge_more
 
 ROUNDING_FP32 = 2e-7
-"""Errors above this are not due to rounding: fp32 rounds an entry of PE by up to 3e-8, and an error
-comes from three entries: two of PE(pos), which R_k adds, and one of PE(pos + k)."""
+"""An error above this is not due to rounding. fp32 rounds an entry of PE by up to 3e-8. An error
+involves three entries: one of PE(pos + k), and the two of PE(pos) from which R_k computes it."""
 ROUNDING_FP64 = 1e-12
 
 

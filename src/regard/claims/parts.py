@@ -63,7 +63,7 @@ class Evidence:
         self._numbers, self._seeds = numbers, seeds
 
     def of(self, part: str, number: str) -> tuple[float, ...]:
-        """For each seed, the value that the part gave for the number with the name `number`."""
+        """The values of the number with the name `number` that a part gave, one for each seed."""
         return tuple(self._numbers[part, seed][number] for seed in self._seeds)
 
     def figures(

@@ -12,8 +12,8 @@ from regard.recipe import ModelRecipe, Recipe
 
 VOCABULARY = 1000
 ROOM = 64
-"""The length of a batch's rows, and the most pieces that a sentence may have; no sentence of the
-corpus has more."""
+"""The length of a batch's rows, and the largest number of pieces (sub-words) that a sentence may
+have. No sentence of the corpus has more pieces."""
 SHORT_PIECES = 24
 """A short sentence has at most this many pieces; 59 % of the corpus's sentences are short."""
 
@@ -49,7 +49,7 @@ the paper's base model, d_ff / d_model is 4."""
 
 
 def of_ratio(ratio: int) -> dict[str, Any]:
-    """Widths with d_ff / d_model near `ratio` and about as many parameters as in SMALLEST."""
+    """Widths with d_ff / d_model near `ratio`, for about as many parameters as SMALLEST has."""
     model = SMALLEST.model
     goal = parameters(model, VOCABULARY)
 

@@ -1,6 +1,7 @@
-"""Claims of §3.2.1, tested by training: scaled and unscaled dot products, additive attention.
+"""Claims of §3.2.1 on scaled and unscaled dot products and additive attention.
 
-BLEU is measured on unseen sentences that are as short as the sentences in training.
+The claim about costs is tested by a calculation, the others by training. BLEU is measured on unseen
+sentences that are as short as the sentences in training.
 """
 
 from math import log
@@ -62,7 +63,8 @@ def _additive_costs(evidence: Evidence) -> list[Statement]:
                     f"{unit.lower()}-{d_k}",
                     f"d_k {d_k}: dot products are {what} than additive attention",
                     evidence.figures_of("score-costs", names, 2),
-                    judge_more([*map(log, additive)], [*map(log, dot)]),  # is additive / dot > 1?
+                    # Logarithms, because the ratio additive / dot is judged, not the difference.
+                    judge_more([*map(log, additive)], [*map(log, dot)]),
                 )
             )
     return findings

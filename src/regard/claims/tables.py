@@ -1,4 +1,4 @@
-"""The outcome of claims as a table: Markdown, JSON, and the lines of the documentation."""
+"""The outcome of claims as a table: in Markdown, in JSON, and in pages of the documentation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from regard.parts.verdicts import Judgement, Statement, overall
 
 _HEAD = ("claim", "the paper says", "statement", "what came out", "verdict")
 _MARKED = re.compile(r"^(.*<!-- ([\w-]+)/([\w.-]+) -->).*$", re.MULTILINE)
-"""Matches a table row with a mark `<!-- claim/finding -->`; `filled` replaces the text after it."""
+"""Matches a table row with a mark `<!-- claim/finding -->`; `filled` replaces the text after the
+mark."""
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,11 @@ class Trained:
     """A training of `claims.recipes`, by name.
 
     `run` measures these numbers. `bleu` is the BLEU of all unseen sentences, `short` is the BLEU
-    of those with at most SHORT_PIECES pieces, and `long` is the BLEU of the longer ones.
-    `perplexity` and `accuracy` (percent) tell how well the model predicts the next piece in the
-    validation set, given the right pieces before it. `train_perplexity` is the perplexity of the
-    last logged batches. A training that diverged gets the numbers of a model that guesses: a BLEU
-    of 0, and the size of the vocabulary as perplexity.
+    of the sentences with at most SHORT_PIECES pieces (sub-words), and `long` is the BLEU of the
+    longer sentences. `perplexity` and `accuracy` (percent) tell how well the model predicts the
+    next piece in the validation set, given the right pieces before it. `train_perplexity` is the
+    perplexity of the last batches in the journal. A training that diverged gets the numbers of a
+    model that guesses: a BLEU of 0, and the size of the vocabulary as perplexity.
     """
 
     name: str

@@ -36,8 +36,8 @@ def try_claims(
 
     Parts that an earlier call finished are not done again; a training that was stopped continues.
     `jobs` processes share the work, each with one thread; 0 means this process. `heard` is called
-    for each finished part. Raises DataError if `out` holds parts of another size, and the errors of
-    training.
+    for each finished part. Raises DataError if `out` holds parts of another size. Errors of
+    training are raised, too.
     """
     parts = {part.name: part for claim in claims for part in claim.parts}
     tasks = [

@@ -1,4 +1,7 @@
-"""`regard score --report`: prints five scores, what each measures, and how much systems differ."""
+"""`regard score --report`: prints five scores, what each measures, and how much systems differ.
+
+One of the five scores, bleu_paper, is BLEU as the paper's authors computed it.
+"""
 
 import json
 import re
@@ -27,10 +30,11 @@ from regard.text.scripts import refuse_country
 
 
 def chosen_steps(text: str | None) -> TextSteps | None:
-    """The preparation steps for bleu_paper that `text` names, in the order of ALL_STEPS.
+    """The steps that prepare text for bleu_paper, as named in `text`, in the order of ALL_STEPS.
 
-    `text` is the value of --steps. Returns None if `text` is None (the option is left out), and ()
-    if `text` is "none". Raises RecipeError for an unknown step.
+    `text` is the value of --steps, such as "tokenise,split". Returns None if `text` is None (the
+    option is left out), and () if `text` is "none". Raises RecipeError for an unknown step, or for
+    "none" with other steps.
     """
     if text is None:
         return None
@@ -44,12 +48,12 @@ def chosen_steps(text: str | None) -> TextSteps | None:
 
 
 def chosen_language(text: str | None, reference: Path) -> str:
-    """The code of the language that bleu_paper assumes for the text, such as "de".
+    """The code of the language by whose rules bleu_paper divides words, such as "de".
 
-    The code is `text`, the value of --language. If `text` is None, the code is the ending of the
-    reference's name (`ref.fr`, `ref.fr.gz`), or "de" if Moses lists no abbreviations for that
-    ending. Raises RecipeError if `text` is a country code, or is not two or three lower-case
-    letters.
+    If the option --language is given, its value `text` is the code. Otherwise, the code is the
+    ending of the name of the file `reference`: "fr" for `ref.fr` and `ref.fr.gz`. If Moses'
+    tokenizer has no list of abbreviations for this ending, the code is "de". Raises RecipeError if
+    `text` is a country code, or is not two or three lower-case letters.
     """
     if text is None:
         packed = reference.suffix in {".gz", ".xz", ".zst"}
@@ -127,7 +131,7 @@ def _as_json(one: ReportedScore, names: Sequence[str]) -> dict[str, Any]:
 
 
 def figure_line(figure: Figure, name: str) -> str:
-    """A line with the score of the system `name`, its interval and, if it has one, its p-value."""
+    """A line with a score, its 95 % interval, the system's name and the p-value (if not None)."""
     low, high = figure.interval
     p = "" if figure.p is None else f"  p = {figure.p:.3f}"
     return f"  {figure.score:6.2f}  [{low:.2f}, {high:.2f}]  {name}{p}"

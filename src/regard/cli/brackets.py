@@ -29,9 +29,11 @@ def score_trees(
 ) -> None:
     """Compare the trees of two files, and print the scores.
 
-    If `rows` is True, a row for each sentence is printed before the summary. If `as_json` is True,
-    only the summary is printed, as JSON. A remark is written to standard error if a tree has
-    several lines, or if the trees of only one file are inside brackets without a label. Raises
+    `params` is the name of a parameter file of EVALB; None means the built-in COLLINS.prm.
+    `max_errors` and `cutoff` replace the values in that file, unless they are None. If `rows` is
+    True, a row for each sentence is printed before the summary. If `as_json` is True, only the
+    summary is printed, as JSON. A remark is written to standard error if a tree has several lines,
+    or if the trees of only one file are inside brackets without a label, as in `( (S ...))`. Raises
     DataError if a file is unreadable or if only one file is empty, and typer.Exit(1) after more
     errors than allowed.
     """
@@ -62,9 +64,9 @@ def score_trees(
 
 
 def _rows(said: Iterable[Row | Message | Remark], names: dict[str, str]) -> Iterator[Row]:
-    """Yield the rows; write messages and remarks to stderr.
+    """Yield the rows in `said`; write the messages and remarks in `said` to standard error.
 
-    Each remark begins with the name of the file that it is about.
+    A remark begins with the name of a file: `names` has the names of the files "gold" and "test".
     """
     for one in said:
         match one:
@@ -91,7 +93,7 @@ def _parameters(name: str | None, max_errors: int | None, cutoff: int | None) ->
 
 
 def _opened(*paths: Path) -> list[Iterator[bytes]]:
-    """The lines of each file; the first lines are read now, so that bad files are refused early.
+    """The lines of each file; each first line is read now, so that bad files are refused early.
 
     Raises DataError if some files are empty and others are not.
     """
@@ -108,9 +110,9 @@ class _Watched:
 
     name: str
     unlabelled: bool = False
-    """Whether a tree is inside a bracket without a label."""
+    """Whether a tree is inside a bracket without a label, as in `( (S ...))`."""
     cut: bool = False
-    """Whether a line ended inside a bracket."""
+    """Whether a line has left a bracket open."""
     told: bool = False
 
     def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -156,5 +158,5 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _tell(text: str) -> None:
-    """Write a line to standard error; bytes that are not UTF-8 are written unchanged."""
+    """Write a line to standard error; a surrogate escape is written as the byte it stands for."""
     typer.echo(text.encode("utf-8", "surrogateescape"), err=True)

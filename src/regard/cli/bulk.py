@@ -1,4 +1,8 @@
-"""`regard translate --out`: translates a large file, by one process or all that torchrun starts."""
+"""`regard translate --out`: translates a large file in blocks of lines.
+
+One process does the work, or all processes that torchrun starts share it. A finished block is kept
+if a process ends, and the same command continues from the finished blocks.
+"""
 
 import json
 import os
@@ -23,7 +27,7 @@ Measure = Callable[[list[str], int], int]
 number of the first line, counted from 0."""
 
 LEAST_LINES = 256
-"""Blocks have this many lines, rounded up to a multiple of --window; the last may have fewer."""
+"""A block has this many lines, rounded up to a multiple of --window; the last may have fewer."""
 SECONDS_FIRST = 3.0
 """All processes may meet the same error. All but the first process wait this many seconds before
 they raise the error, so that the first process reports it."""
@@ -31,9 +35,9 @@ they raise the error, so that the first process reports it."""
 
 @contextmanager
 def after_the_first() -> Iterator[None]:
-    """Delay a RegardError in all processes except the first.
+    """Delay a RegardError by SECONDS_FIRST, in all processes except the first.
 
-    When the first process fails, torchrun ends the others, so that only one error is shown.
+    When the first process fails, torchrun ends the other processes before they show their errors.
     """
     try:
         yield
@@ -55,10 +59,11 @@ def translate_file(
 ) -> None:
     """Translate the file `source` into the file `out`, block by block.
 
-    `settings` has everything that the output depends on, except the model and the text: a command
-    with other settings does not continue the file. `translate` takes the same arguments as
-    `measure`, and yields the translation of each line without the line feed. Raises RegardError if
-    `out` is standard output, or a folder without a name, such as . or /.
+    `settings` has everything that the output depends on, except the models and the text.
+    `translate` takes the same arguments as `measure`, and yields the translation of each line
+    without the line feed. Raises RegardError if an unfinished `out` was begun with another text,
+    other models or other settings, and if `out` is standard output or a path without a file name,
+    such as . or /.
     """
     from regard.cli.progress import BulkDisplay
     from regard.files.blocks import Blocks
@@ -123,7 +128,7 @@ def _is_first() -> bool:
 
 
 def _fingerprint(models: Sequence[Path]) -> str:
-    """A checksum of all files of these models; raises ModelError if one of them is damaged."""
+    """A checksum of all files of these models; raises ModelError if a model is damaged."""
     from hashlib import sha256
 
     from regard.files.manifest import unseal

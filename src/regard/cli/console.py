@@ -23,9 +23,9 @@ def console() -> "Console":
 
 
 class _StandardError:
-    """Standard error. If nothing can be written to it any more, everything written is lost.
+    """Standard error; if a write fails, its text and all later texts are discarded silently.
 
-    So a command goes on if `head` stops reading its progress, or if the terminal is closed.
+    A command therefore goes on if `head` stops reading its progress, or if the terminal is closed.
     """
 
     def write(self, text: str) -> int:
@@ -48,7 +48,7 @@ class _StandardError:
 
 
 def silence(stream: TextIO) -> None:
-    """Redirect an unwritable stream to /dev/null, because Python flushes the stream at exit."""
+    """Redirect an unwritable stream to /dev/null, so that Python can flush the stream at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

@@ -85,6 +85,7 @@ def _learn(
     """Train in the run directory `out`; if the demo is new, write and prepare its corpus first.
 
     `write` is called with a folder and `pairs`, writes the corpus there, and returns the files.
+    `steps` replaces the number of steps in the recipe, unless it is None.
     """
     from regard.cli.demo_corpus import was_begun
     from regard.cli.preparing import preparing

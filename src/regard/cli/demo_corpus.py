@@ -1,4 +1,4 @@
-"""The corpus of a demo: files for training, examples for testing, and their results."""
+"""The corpus of `regard demo`: files for training, and examples for testing the trained model."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,12 +15,12 @@ VALID_SENTENCES, TEST_SENTENCES = 500, 1000
 
 
 class Shown(NamedTuple):
-    """The results of a trained demo on the examples for testing, and what to do next."""
+    """The results of the demo's model on the test examples, and commands to try next."""
 
     measured: dict[str, float]
     """The results; each key is the name of a result in result.json."""
     figures: dict[str, str]
-    """The results as texts; each key is the name of a result to print."""
+    """The results as texts to print; each key is the printed name of a result."""
     commands: list[str]
     """Commands to try next."""
 
@@ -62,7 +62,7 @@ def write_trees(folder: Path, trees: int) -> "TrainingFiles":
 
 
 def _refuse_other_text(path: Path, first: str) -> None:
-    """Raise DataError if a file exists and its first line is not `first`, which a demo writes.
+    """Raise DataError if a file exists whose first line is not `first`, as a demo writes it.
 
     A file that an interrupted demo left may be replaced; a file of the user may not.
     """
@@ -76,8 +76,8 @@ def _refuse_other_text(path: Path, first: str) -> None:
 def unseen() -> "list[Example]":
     """The sentence pairs, with trees, for testing.
 
-    Their seed is not the seed of the training files. None of the pairs is in training files of the
-    default size.
+    These pairs are made with another seed than the training pairs. None of the test pairs is in
+    training files of the default size.
     """
     from regard.corpus import example
 
@@ -87,8 +87,8 @@ def unseen() -> "list[Example]":
 def was_begun(out: Path, recipe: "Recipe", pairs: int) -> bool:
     """Whether an earlier command began this demo in `out`.
 
-    Raises RecipeError if `out` holds a run with another recipe or number of pairs. The settings of
-    its search may differ, because `regard tune` changes them.
+    Raises RecipeError if `out` holds a run with another recipe or number of pairs. Only the section
+    [search] of the two recipes may differ, because `regard tune` changes it.
     """
     from regard.data.pairs import prepared_manifest
     from regard.recipe import changes

@@ -51,7 +51,7 @@ def _topics() -> dict[str, Path]:
 
 
 def _completed(incomplete: str) -> list[str]:
-    """The topics that a shell can offer as completions of a word."""
+    """The topics that begin with `incomplete`; a shell offers them as completions."""
     return [name for name in (*_topics(), *ALIASES) if name.startswith(incomplete)]
 
 

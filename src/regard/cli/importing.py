@@ -22,7 +22,7 @@ _VocabOption = Annotated[
 
 
 class _Cutting(NamedTuple):
-    """Options that say how the program of the model cuts text into pieces of its vocabulary."""
+    """Options that say how the other program divides text into the pieces of the vocabulary."""
 
     spm: Annotated[
         list[Path] | None,
@@ -192,7 +192,7 @@ def state_dict(
 
 
 def _make(out: Path, read: "Callable[[], Foreign]") -> None:
-    """Call `read` to get a model, write this model to `out`, and print its certificate."""
+    """Read a model by calling `read`, write this model to `out`, and print its certificate."""
     from regard.cli.info import certificate_rows, print_rows
     from regard.exchange.certified import refuse_existing
     from regard.exchange.importing import write_imported

@@ -94,8 +94,7 @@ def look(
 ) -> None:
     """Look at the attention of one sentence, or at the model (Figures 1 and 2).
 
-    Weights are computed by equation (1), in fp32. Figure 3 shows one word in all heads, Figure 4
-    all words in the head of least entropy and one word in two heads, Figure 5 all in two heads.
+    Figure 3 shows one word's weights, Figure 5 shows all words' weights, and Figure 4 shows both.
 
     Examples:
 
@@ -110,7 +109,7 @@ def look(
 
     html = html or (None if any((text, figure, npz, as_json, search)) else Path("look.html"))
     _refuse_unfit(kind, figure, out, search and target is not None)
-    _refuse_same_file(text, [file for file in (html, out, npz, as_json) if file])
+    _refuse_same_file(text, (html, out, npz, as_json))
     of_sentence = (target, html, text, npz, as_json, search, by_words, kind, layer, head, word)
     _refuse_missing(sentence, figure, of_sentence)
     _refuse_unshown(word, {"--kind": kind, "--layer": layer, "--head": head}, figure, html, text)
@@ -185,10 +184,11 @@ class _View:
         return [number - 1 for number in self.heads]
 
     def place(self) -> int | None:
-        """The index, from 0, of the first query that is equal to `word`; None if `word` is None.
+        """The index, from 0, of the query (the attending position) that `word` names, or None.
 
-        If there is no such query, `word` may be the number of a query, counted from 1. Raises
-        RecipeError if `word` is not such a number either.
+        `word` is the text of a query or, if no query has this text, the number of a query, from 1.
+        If several queries have the text, the first is meant. Raises RecipeError if there is no such
+        query. The result is None if `word` is None.
         """
         queries, word = self.found.queries(self.found.kind(self.kind)), self.word
         if word is None:
@@ -201,7 +201,8 @@ class _View:
     def refuse_unknown(self, text: bool, html: Path | None, figure: int | None) -> None:
         """Raise RecipeError, before anything is written, for an unknown word, layer or head.
 
-        A heat map (`text`) may show another kind of attention than a page or a figure.
+        All kinds of attention that will be shown are tested: without --kind, a heat map (`text`)
+        shows encoder-decoder attention, and a page or a figure shows the encoder's self-attention.
         Raises ModelError for a kind that the model does not have.
         """
         self.place()
@@ -266,10 +267,7 @@ class _View:
             write_file(path, content + "\n")
 
     def print(self, text: bool) -> None:
-        """Print the translation, and a heat map if `text` is True.
-
-        If the search was recorded, a report on it is printed, too.
-        """
+        """Print the translation, a heat map if `text` is True, and the search if it is recorded."""
         from regard.view.heat import heat
 
         typer.echo(" ".join(self.found.translation.split()), color=True)
@@ -298,8 +296,9 @@ def _refuse_unfit(
         raise RecipeError("--search: with --target there is no search; leave one of them out")
 
 
-def _refuse_same_file(text: bool, files: Sequence[Path]) -> None:
+def _refuse_same_file(text: bool, outputs: Sequence[Path | None]) -> None:
     """Raise RecipeError if two outputs would be one file, or both be on standard output."""
+    files = [file for file in outputs if file is not None]
     if text and Path("-") in files:
         raise RecipeError("--json - and --text both write to standard output: give --json a file")
     if len({*map(os.path.realpath, files)}) < len(files):
@@ -321,7 +320,7 @@ def _refuse_unshown(
     page: Path | None,
     text: bool,
 ) -> None:
-    """Raise RecipeError if a figure lacks its --word, or if an option changes no output."""
+    """Raise RecipeError if a figure needs a --word, or if an option would change no output."""
     if figure in (3, 4) and word is None:
         raise RecipeError(f"--figure {figure} shows one word: give it with --word")
     if word is not None and figure not in (3, 4) and not page:
@@ -331,10 +330,9 @@ def _refuse_unshown(
 
 
 def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[object]) -> None:
-    """Raise RecipeError if no sentence is given, although it is needed.
+    """Raise RecipeError if no sentence is given, although a sentence is needed.
 
-    Figures 1 and 2 need no sentence; everything else needs one. `others` are the values of the
-    options that always need a sentence.
+    Only Figures 1 and 2 need no sentence. `others` has the values of the options for a sentence.
     """
     more = any(option not in (None, False) for option in others)
     if sentence is None and (more or figure not in (1, 2)):

@@ -32,7 +32,7 @@ from regard.errors import RegardError, printable, unknown
 
 
 class Commands(TyperGroup):
-    """A group of commands; an unknown command is refused, with similar or all names."""
+    """A group of commands; the error for an unknown command suggests a similar name."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of this name.
@@ -116,9 +116,10 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null for each closed standard stream, so that no other file gets its descriptor.
+    """Open /dev/null in place of each standard stream that is closed.
 
-    If standard output was closed, the command ends with an error.
+    Otherwise the next file that is opened would get the descriptor of the stream. If standard
+    output was closed, the command ends with an error.
     """
     closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
     for name in closed:
@@ -131,7 +132,7 @@ def _open_closed_streams() -> None:
 def _write_utf_8() -> None:
     """Make standard output UTF-8, whatever the locale is; all text is read as UTF-8, too.
 
-    The name of a file need not be UTF-8: its bytes are written unchanged.
+    A file name that is not UTF-8 can be printed as well: its bytes are written unchanged.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")

@@ -18,7 +18,7 @@ Files = list[Path] | None
 
 
 def _recipes(incomplete: str) -> list[str]:
-    """The names of recipes that a shell can offer as completions of a word."""
+    """The names of recipes that begin with `incomplete`; a shell offers them as completions."""
     from regard.presets import RECIPES
 
     return [name for name in RECIPES if name.startswith(incomplete)]
@@ -134,9 +134,10 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 def refuse_engine(
     models: Sequence[Path], precision: str, exact: bool | None, allowed: Sequence[str]
 ) -> None:
-    """Raise RecipeError for what does not go with --engine: several models, and some options.
+    """Raise RecipeError for several models or for options that --engine excludes.
 
-    `regard export` has chosen the precision, so only some values of --precision are `allowed`.
+    The precision of an exported model was chosen by `regard export`, so --precision must have one
+    of the values in `allowed`. --exact must not be given.
     """
     given = {
         "several models": len(models) > 1,
@@ -160,7 +161,7 @@ def training_files(text: TextOptions, trees: TreeOptions, mix: str | None) -> "T
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:
-    """The integers that --mix lists; () for None; raises RecipeError for other text."""
+    """The integers in the value of --mix; () for None; raises RecipeError for invalid text."""
     if text is None:
         return ()
     if not re.fullmatch(r"[0-9]{1,6}(,[0-9]{1,6})*", text):

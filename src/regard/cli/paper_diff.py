@@ -63,10 +63,11 @@ def paper_diff(
 
 
 def _subject(what: str, assignments: list[str]) -> "tuple[Recipe, Facts, str | None]":
-    """The recipe of `what`, other facts known about it, and its row of the paper's tables.
+    """A recipe, the known facts about its training, and the name of a row of the paper's tables.
 
-    `what` names a recipe, its file, a run or a model. The row is None if `what` is not the name of
-    a row. Raises RegardError if `assignments` are given for a directory.
+    `what` is the name or the file of a recipe, or the directory of a run or a model. Only a
+    directory shows facts. The row is `what` if the tables have a row of this name, else None.
+    Raises RegardError if `assignments`, the values of --set, are given for a directory.
     """
     from regard.departures.distance import NO_FACTS
     from regard.measure.facts import recipe_and_facts

@@ -49,7 +49,8 @@ def prepare(
 
     Files of text are UTF-8 with one sentence on each line, files of trees are in Penn bracketing:
     plain, .gz, .xz or .zst. Without validation files, some pairs or trees are held out. Without
-    --recipe, text has the recipe small, with a vocabulary and rows that suit it; trees small-parse.
+    --recipe, text has the recipe small, with a vocabulary and rows that suit it; trees have the
+    recipe small-parse.
 
     Examples:
 
@@ -68,7 +69,8 @@ def prepare(
             workers=workers, progress=progress,
             remark=(lambda _: None) if quiet else note,
         )  # fmt: skip
-    # With --time, `regard train` chooses a recipe for prepared text, unless the user has named one.
+    # The printed command has --time if the user has named no recipe: with --time, `regard train`
+    # chooses a recipe for prepared text.
     time = " --time 1h" if recipe is None and not files.trees else ""
     typer.echo(_summary(report, out, files.content) + time)
 

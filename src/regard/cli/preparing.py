@@ -1,4 +1,4 @@
-"""Makes SIGTERM remove unfinished files, and shows the progress of preparing data."""
+"""Context managers that remove unfinished files after SIGTERM, and show how data is prepared."""
 
 import signal
 import sys
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def preparing(quiet: bool, what: str) -> "Iterator[Callable[[Progress], object]]":
-    """A context in which data is prepared; SIGTERM and SIGHUP end it as in `ended_by_sigterm`.
+    """A context in which data is prepared, and SIGTERM or SIGHUP raises SystemExit.
 
     Yields a function to call with each `Progress`. The function shows the progress, counted in
-    `what`: "pairs" or "trees". If `quiet` is True, the function does nothing.
+    `what`: "pairs" or "trees". If `quiet` is True, the function does nothing. Signals are handled
+    by `ended_by_sigterm`.
     """
     with ended_by_sigterm():
         if quiet:
@@ -42,12 +43,12 @@ def ended_by_sigterm() -> Iterator[None]:
     before = {
         signum: signal.signal(signum, leave)
         for signum in (signal.SIGTERM, signal.SIGHUP)
-        # A handler that is not Python's (None) could not be put back.
+        # None stands for a handler that C code has set: Python could not restore it later.
         if signal.getsignal(signum) not in (signal.SIG_IGN, None)
     }
     try:
         yield
-        if came:  # C code that was called, such as a compiler, has dropped the SystemExit
+        if came:  # C code called in the block, such as a compiler, has dropped the SystemExit
             sys.exit(128 + came[0])
     finally:
         for signum, handler in before.items():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regard.run.journal import Record
 
 PLAIN_LINE_SECONDS = 10.0
-"""For this many seconds after a plain line of progress, only urgent lines are written."""
+"""For this many seconds after a plain line of progress, other lines that can wait are left out."""
 
 
 class _Display:
@@ -31,7 +31,8 @@ class _Display:
 
     def __init__(self, *columns: str | ProgressColumn):
         self._plain = not console().is_terminal
-        # Otherwise rich would replace sys.stderr, and notes would bypass the file of `console`.
+        # With redirect_stderr=True, rich would replace sys.stderr, and then write notes to the
+        # original stream, not to the file of `console`, which discards text after a failed write.
         self._bar = Progress(
             *columns, console=console(), disable=self._plain, redirect_stderr=False
         )
@@ -99,7 +100,7 @@ class PreparationDisplay(_Display):
 
 
 class TrainingDisplay(_Display):
-    """Shows the records of a journal."""
+    """Shows the progress of training; it is called with each record of the run's journal."""
 
     def __init__(self) -> None:
         super().__init__(

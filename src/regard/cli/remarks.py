@@ -1,4 +1,4 @@
-"""Remarks on scored texts, for people who might otherwise take a wrong score for a right one."""
+"""Remarks that warn users if a score may mislead, because of the words or characters of a text."""
 
 from collections.abc import Sequence
 from unicodedata import is_normalized
@@ -7,7 +7,7 @@ from regard.text.scripts import script_of
 
 
 def on_words(lines: Sequence[str]) -> str:
-    """Why 13a and intl, the usual tokenizers of BLEU, do not suit a reference; "" if they do."""
+    """Why 13a and intl, the usual BLEU tokenizers, do not suit a reference; "" if they suit it."""
     script = script_of(lines)
     if script == "Korean":
         return (
@@ -22,9 +22,9 @@ def on_words(lines: Sequence[str]) -> str:
 def on_forms(texts: Sequence[Sequence[str]]) -> tuple[int, str] | None:
     """The index of the text with the largest share of lines not in NFC, and a remark on this text.
 
-    NFC is a normalization form of Unicode. The result is None if the shares hardly differ. A letter
-    such as an umlaut or a syllable of Hangul is one character in NFC, and several in NFD, which
-    macOS writes. Scores take the two for different letters.
+    The result is None if the shares hardly differ. NFC and NFD are normalization forms of Unicode.
+    A letter such as an umlaut or a syllable of Hangul is one character in NFC, and several in NFD,
+    which macOS writes. Scores take the two forms of a letter for different letters.
     """
     shares = [sum(not is_normalized("NFC", line) for line in text) / len(text) for text in texts]
     most = max(range(len(texts)), key=shares.__getitem__)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
 _USUAL = ("13a", "intl")
-"""Tokenizers that do not divide Korean, Chinese and Japanese text as BLEU needs."""
+"""Tokenizers for BLEU that do not suit Korean, Chinese and Japanese text."""
 _HypothesisArgument = Annotated[
     Path,
     typer.Argument(
@@ -228,10 +228,10 @@ def _texts(
 ) -> tuple[list[list[str]], list[list[str]]]:
     """The lines of each file of `systems`, and the lines of each file of `references`.
 
-    `usual` says whether the tokenizer 13a or intl divides text into words for BLEU. If `usual` is
-    True and the first reference needs another tokenizer, this function writes a note. It also
-    writes a note if the files differ in their Unicode normalization. Raises the errors of
-    `_aligned`.
+    `usual` says whether BLEU uses the tokenizer 13a or intl. If `usual` is True and the first
+    reference needs another tokenizer, this function writes a note. It also writes a note if the
+    files differ in their Unicode normalization. Raises DataError for an empty file, and for files
+    with different numbers of lines.
     """
     from regard.cli.remarks import on_forms, on_words
     from regard.files.lines import shown_name

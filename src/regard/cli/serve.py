@@ -114,12 +114,11 @@ def serve(
     retry: _RetryOption = None,
     quiet: _QuietOption = False,
 ) -> None:
-    """Serve models over HTTP: a page for the browser, LibreTranslate's interface, and /v1/translate
-    with scores, attention and unfinished translations.
+    """Serve models over HTTP: a page for the browser, LibreTranslate's API, and /v1/translate.
 
-    By default it computes in the precision that is fastest on this machine: in 8 bits on an x86
-    processor with VNNI. With `--precision fp32`, a sentence has the same translation to the last
-    bit in any batch.
+    /v1/translate also gives scores, attention and unfinished translations. By default, the server
+    computes in the precision that is fastest on this machine: in 8 bits on an x86 processor with
+    VNNI. With `--precision fp32`, a sentence has the same translation to the last bit in any batch.
 
     Each request is logged as a line of JSON on standard error, without its text. After SIGTERM or
     Ctrl-C, accepted requests are finished before the server ends.
@@ -149,7 +148,7 @@ def serve(
     named = [_named(model, pair) for model in models]
     allowed = None if keys is None else Keys.read(keys)
     with _listen(host, port) as listening:
-        with ended_by_sigterm():  # without a handler, process 1 of a container would ignore it
+        with ended_by_sigterm():  # process 1 of a container ignores SIGTERM without a handler
             translators = _open_all(named, engine, precision, beam, threads)
         again = _retries(retry, engine)
         limits = ServerLimits(characters, items, timeout, queue, rate, retry=again)
@@ -174,8 +173,8 @@ def _set_up(threads: int) -> None:
 
     from regard.machine.devices import keep_freed_memory, set_threads
 
-    # The event loop releases Python's lock (the GIL) at each send. To get the lock back from a
-    # translating thread, it may wait 5 ms by default, but only 0.2 ms with this setting.
+    # The event loop releases Python's lock (the GIL) at each send. Until a translating thread gives
+    # the lock back, the loop waits up to 5 ms by default, but only 0.2 ms with this setting.
     sys.setswitchinterval(0.0002)
     set_threads(threads)
     cores = torch.get_num_threads()
@@ -238,10 +237,10 @@ def _server(app: "ASGIApp", timeout: float) -> "Server":
 
 
 def _leaving_at_once(server: "Server") -> Callable[[int, FrameType | None], None]:
-    """A signal handler that ends the process at the second Ctrl-C, else calls the server's handler.
+    """A signal handler that ends the process at a second Ctrl-C, else calls the server's handler.
 
-    At the second Ctrl-C, the server's own handler would let the interpreter end while a thread
-    still translates; then the process would abort.
+    At a second Ctrl-C, the server's own handler would let the interpreter end while a thread still
+    translates; then the process would abort.
     """
     handle = server.handle_exit
 
@@ -256,8 +255,8 @@ def _leaving_at_once(server: "Server") -> Callable[[int, FrameType | None], None
 
 def _run(server: "Server", listening: "socket", quiet: bool) -> None:
     """Print the address, then serve until a signal comes."""
-    # This handler is used before uvicorn sets its own handler. After the last answer, uvicorn
-    # restores this handler and raises the signal again, which then does not kill the process.
+    # This handler is used before uvicorn sets its own handler, and after the last answer: uvicorn
+    # then restores this handler and raises the signal again, which must not kill the process.
     signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
     _log(quiet)
     gc.collect()

@@ -133,8 +133,7 @@ def train(
     Without validation files, some pairs are held out. Without --recipe, one is chosen to suit the
     text, this machine and --time (for new text, by default 1h); a longer --time continues a run.
     Recipes: small, small-parse, and those of the paper (base, big, wsj and others). --seeds divides
-    the time among models. --diversify first trains two models whose translations add to a small
-    text.
+    the time among models. --diversify suits a small text: two more models add translations of it.
 
     Examples:
 
@@ -175,9 +174,10 @@ def _minutes(duration: str | None) -> float | None:
 
 
 def _refuse_two_limits(start: "Start") -> None:
-    """Raise RecipeError if --time and --set training.minutes give two limits of the time.
+    """Raise RecipeError if both --time and --set training.minutes limit the time of the run.
 
-    0 is no second limit: the recipe is chosen for --time, and the run does not end with it.
+    --set training.minutes=0 may be given with --time, because it sets no limit: the recipe is then
+    chosen for --time, but the run does not end when this time is over.
     """
     if start.minutes is not None and start.assigned_minutes:
         raise RecipeError("--time and --set training.minutes both limit the time: give one of them")
@@ -195,7 +195,7 @@ def _refuse_several(seeds: int | None, plan: bool, verify_resume: int | None) ->
 
 
 def _translate(model: Path, source: Path, out: Path, *, threads: int, quiet: bool) -> None:
-    """Translate a file as `regard translate --out` does; the beam is at most BEAM, for speed."""
+    """Translate a file by `regard translate --out`; the beam is at most BEAM, for speed."""
     from regard.cli.translate import translate
     from regard.recipe import Recipe
 
@@ -212,7 +212,11 @@ def _set_up(threads: int, deterministic: bool) -> None:
 
 
 def _verify(start: "Start", steps: int, plan: bool, options: RunOptions, quiet: bool) -> None:
-    """Replay `steps` steps; raises RegardError for options that this would not follow."""
+    """Replay `steps` steps of a run, to test that resuming is exact, and print the result.
+
+    A replay repeats the run as it was trained: RegardError is raised if `plan` is True, if one of
+    `options` is given, or if there are several processes.
+    """
     from regard.machine.processes import together
     from regard.measure.resumption import refuse_without_checkpoint, verify_resume
 
@@ -280,9 +284,9 @@ def train_and_show(
 ) -> None:
     """Train on prepared data, and show progress on standard error; the model is written to `out`.
 
-    Of several processes, only the first shows progress. The time of the run is counted from
-    `began`, a value of `time.monotonic`. If a signal stops the run, a checkpoint is saved, and
-    SystemExit is raised with the exit status for the signal.
+    If there are several processes, only the first shows progress. The time of the run is counted
+    from `began`, a value of `time.monotonic`, or from now if `began` is None. If a signal stops the
+    run, a checkpoint is saved, and SystemExit is raised with the exit status for the signal.
     """
     from regard.cli.plan import announce
     from regard.cli.progress import TrainingDisplay

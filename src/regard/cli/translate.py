@@ -142,10 +142,11 @@ def translate(
 
 
 def _window(translator: "Translator", wanted: int | None, source: Path, out: Path | None) -> int:
-    """The number of lines to read and decode together: `wanted`, or by default what is fastest.
+    """The number of lines to read and decode together: `wanted` or, if None, what is fastest.
 
-    It is 1 if the lines are typed on a terminal, so that each line is answered at once. With --out,
-    the default is the same on every device: other machines may share the work or continue it.
+    If the lines are typed on a terminal, the number is 1, so that each line is answered at once.
+    With --out, the default is the same on every device, because other machines may share the work
+    or continue it.
     """
     from regard.equations import Arithmetic
 
@@ -194,7 +195,7 @@ def _refuse_unfit(out: Path | None, long: str, n_best: int, paragraphs: str | No
 def _refuse_unaligned(
     alignments: bool, n_best: int, paragraphs: str | None, engine: str | None
 ) -> None:
-    """Raise RecipeError for options that exclude --alignments, if it is given."""
+    """Raise RecipeError if --alignments is given with an option that excludes it."""
     if alignments and (paragraphs is not None or n_best > 1):
         raise RecipeError("--alignments are of single sentences: leave out --paragraphs, --n-best")
     if alignments and engine is not None:

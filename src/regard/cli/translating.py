@@ -32,10 +32,10 @@ class SentenceLines:
     language: str = ""
     """The language whose rules cut lines into sentences; "" if lines are not cut."""
     warned: bool = False
-    """Whether a line has been warned of."""
+    """Whether a warning about a line has been written."""
     flaws: Counter[str] = field(default_factory=Counter)
-    """How many sentences had a second search ("retried"), how many outputs still look wrong
-    ("wrong"), and how many have each flaw."""
+    """Counts. "retried": sentences that had a second search. "wrong": outputs that still look
+    wrong. The name of a flaw: outputs that have this flaw."""
 
     @property
     def _where(self) -> str:

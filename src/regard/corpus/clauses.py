@@ -1,4 +1,7 @@
-"""Clauses of the built-in corpus, with one word order in English and two in German."""
+"""Clauses of the built-in corpus, in English and in German.
+
+German has two word orders: one for main clauses, and one for subordinate clauses.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +60,8 @@ class Clause:
     def main(self, d: Derivation, before: list[Word] | None = None) -> list[Word]:
         """The words of the German main clause, in which the finite verb is second.
 
-        `before`, if given, is the constituent before the verb. A verb whose particle stands at the
-        end is recorded in `d.splits`.
+        `before`, if given, has the words that come before the finite verb, in place of the subject
+        or `front`. A verb whose particle stands at the end is recorded in `d.splits`.
         """
         subject = self.subject.german + self.subject.relative
         front = before or (self.front[1] if self.front else [])
@@ -147,8 +150,8 @@ def clause(
     """Make a clause about `subject` or, if none is given, about a random subject.
 
     topic: a later pronoun "it" may refer to the subject or object. rich: a relative clause or an
-    adverbial of time is likely. front: the adverbial may come first. tail: another clause follows
-    this one.
+    adverbial of time is likely. front: an adverbial of time may begin the clause. tail: another
+    clause follows this one; then no relative clause follows the object.
     """
     subject = subject or some_subject(d, topic=topic)
     extra = d.pick(_EXTRAS if rich else _FEW_EXTRAS)

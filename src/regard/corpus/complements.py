@@ -56,7 +56,7 @@ class Complement:
     object: Nominal | None = None
     negative: bool = False
     result: tuple[Word, Word] | None = None
-    """In "make it more difficult": the adjective, and the German comparative."""
+    """For `make it more difficult`: the English adjective and the German comparative; else None."""
 
     @property
     def ending(self) -> Nominal | None:
@@ -102,7 +102,7 @@ def person(d: Derivation, case: Case, subject: Nominal, style: Style) -> Nominal
 def some_object(d: Derivation, verb: Verb, subject: Nominal, style: Style, one: bool) -> Nominal:
     """An object in the case that the verb requires.
 
-    If `one` is True, the object is a single thing, if possible.
+    With `one`, the object is preferably a single animal or thing, to which a later `it` can refer.
     """
     case = verb.german_case
     noun = d.fresh(verb.objects)
@@ -120,7 +120,10 @@ def some_object(d: Derivation, verb: Verb, subject: Nominal, style: Style, one: 
 
 
 def _verb_and_object(verb: Verb, phrase: Nominal) -> list[Node]:
-    """The English object with preposition or particle: turn on the lamp, turn it on."""
+    """The English object with the verb's preposition or particle, but without the verb.
+
+    Examples: (turn) on the lamp, (turn) it on.
+    """
     if verb.preposition:
         tag = "TO" if verb.preposition == "to" else "IN"
         return [Phrase("PP", [Word(verb.preposition, tag), phrase.english])]
@@ -147,8 +150,8 @@ def complement(
 ) -> Complement:
     """Make the complements that the verb requires; `target` is the object or receiver, if given.
 
-    If `one` is True, the object is a single thing, if possible. At most one phrase of a negated
-    clause may take `kein`; the other phrases are definite.
+    With `one`, the object is preferably a single animal or thing, to which a later `it` can refer.
+    At most one phrase of a negated clause may take `kein`; the other phrases are definite.
     """
     parts = Complement()
     style: Style = "negated" if negated else "free"
@@ -193,7 +196,7 @@ def _add_result(d: Derivation, verb: Verb, parts: Complement, one: bool) -> None
 
 
 def _way(d: Derivation, verb: Verb, subject: Nominal) -> tuple[Phrase, list[Word]]:
-    """A phrase for the place to which somebody or something moves."""
+    """An English and a German phrase for the place to which somebody or something moves."""
     if verb.frame == "placement":
         return place_phrase(d, d.pick(SPOTS), "accusative")
     if verb.frame == "motion" and (subject.noun or MAN).is_person and d.chance(0.25):

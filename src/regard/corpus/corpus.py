@@ -22,7 +22,7 @@ class Pronoun:
     source_index: int
     """Index of the pronoun in source_tokens."""
     source_antecedent: int
-    """Index of its antecedent noun in source_tokens."""
+    """Index of the antecedent noun in source_tokens."""
     target_index: int
     """Index of the pronoun in target_tokens."""
     target_antecedent: int
@@ -46,7 +46,7 @@ class Separable:
 
 @dataclass(frozen=True, slots=True)
 class Comparative:
-    """A form of `make`, and the adjective that ends its complement: make ... more difficult."""
+    """A form of `make`, followed later by `more` and an adjective: make ... more difficult."""
 
     source_index: int
     """Index of the form of `make` in source_tokens."""
@@ -74,7 +74,7 @@ class Example:
 
 
 def example(seed: int, index: int) -> Example:
-    """The example at an index of the endless stream of a seed's examples.
+    """Make example number `index`, from 0, of the endless stream that belongs to `seed`.
 
     The example is the same on every machine, whichever examples were made before. Raises DataError
     for an index below 0.
@@ -121,12 +121,12 @@ def example(seed: int, index: int) -> Example:
 
 
 def examples(seed: int, start: int = 0) -> Iterator[Example]:
-    """The endless stream of a seed's examples, from index `start`."""
+    """The endless stream of examples that belongs to `seed`, from the example number `start`."""
     return (example(seed, index) for index in itertools.count(start))
 
 
 def write_corpus(prefix: str | Path, seed: int, sentences: int) -> None:
-    """Write the first `sentences` examples of a seed to prefix.en and prefix.de, one on each line.
+    """Write the first `sentences` examples of `seed` to prefix.en and prefix.de, one on each line.
 
     Raises DataError for fewer than one sentence, and RegardError if a file cannot be written.
     """
@@ -141,7 +141,7 @@ def write_corpus(prefix: str | Path, seed: int, sentences: int) -> None:
 
 
 def write_treebank(path: Path, seed: int, trees: int) -> None:
-    """Write the trees of the first `trees` examples of a seed, one on each line.
+    """Write the English trees of the first `trees` examples of `seed`, one on each line.
 
     Raises RegardError if the file cannot be written.
     """
@@ -177,15 +177,17 @@ def _pronoun_forms(tokens: Sequence[str]) -> list[str]:
 
 
 def pronoun_accuracy(examples: Sequence[Example], translations: Sequence[str]) -> float:
-    """The share, from 0 to 1, of gendered pronouns that have the right form in the translations.
+    """The fraction, from 0 to 1, of gendered pronouns that the translations have in the right form.
 
-    Gendered pronouns are those that translate `it` and `its`. In a translation and in its
-    reference, all third-person pronouns, gendered or not, are numbered. If the n-th pronoun of the
-    reference is gendered, the n-th pronoun of the translation must equal it, in lower case. A
-    missing pronoun is therefore wrong, and may make later pronouns wrong.
+    Gendered pronouns are the German pronouns that translate `it` and `its`. In a translation and in
+    its reference, all third-person pronouns, gendered or not, are numbered from left to right. If
+    pronoun number n of the reference is gendered, pronoun number n of the translation must be the
+    same word; upper case does not matter. A missing pronoun is therefore wrong, and may make later
+    pronouns wrong.
 
-    Translations that make every gendered pronoun masculine have an accuracy of 0.44. For feminine
-    pronouns, it is 0.31; for neuter ones, 0.41 (`sein` and `ihm` are both masculine and neuter).
+    Translations in which every gendered pronoun is masculine have an accuracy of 0.44. If every one
+    is feminine, the accuracy is 0.31; if every one is neuter, it is 0.41. The sum exceeds 1,
+    because `sein` and `ihm` are both masculine and neuter.
 
     Raises DataError if there is not one translation for each example, or if no example has a
     gendered pronoun.

@@ -60,7 +60,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class SplitVerb:
-    """A separable German verb whose particle stands apart, and the English verb for it."""
+    """A separable German verb with a particle that stands apart, and the English counterpart."""
 
     english: Word
     german: Word
@@ -70,7 +70,7 @@ class SplitVerb:
 
 @dataclass(frozen=True, slots=True)
 class MadeMore:
-    """A form of `make`, the adjective after its `more`, and the German words for both."""
+    """A form of `make` and the adjective after `more`, with the German words for both."""
 
     english: Word
     adjective: Word

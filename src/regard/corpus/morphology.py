@@ -16,7 +16,7 @@ SLOTS: tuple[Slot, ...] = ("masculine", "feminine", "neuter", "plural")
 
 
 def _paradigm(**rows: str) -> dict[tuple[str, str], str]:
-    """A map from (case, slot) to form; each argument has the forms of a case in SLOTS order."""
+    """A map from (case, slot) to form; each argument has the forms of one case, in SLOTS order."""
     return {
         (case, slot): form
         for case, row in rows.items()
@@ -205,7 +205,7 @@ class GermanVerb:
             return self.third
         if self.first or not self.third.endswith("t"):  # irregular verbs: ich kann, ich weiß
             return self.first or self.third
-        root = self.stem[:-1]  # kaufen, füttern without n: ich kaufe, ich füttere
+        root = self.stem[:-1]  # kaufen without n: ich kaufe; füttern gets an e: ich füttere
         return root if root.endswith("e") else root + "e"
 
 

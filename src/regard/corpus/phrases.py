@@ -99,7 +99,7 @@ def its(noun: Noun) -> Determiner:
 
 
 def possessive(owner: Nominal) -> Determiner | None:
-    """The possessive of an owner, such as `my`; None for a child or girl: German usage varies."""
+    """The possessive of an owner, such as `my`; None for one child or girl: German usage varies."""
     if owner.person == 1:
         return _OUR if owner.plural else _MY
     if owner.plural:
@@ -228,7 +228,7 @@ def pronoun(english: str, case: Case) -> Nominal:
 
 
 def it(d: Derivation, antecedent: Referent, case: Case) -> Nominal:
-    """The pronoun `it` for an antecedent; the link between the two is recorded in `d`."""
+    """The pronoun `it` for an antecedent; the link between pronoun and noun is recorded in `d`."""
     english = Word("it", "PRP")
     german = Word(gendered_pronoun(antecedent.noun.gender, case))
     d.links.append(Link(english, german, antecedent))

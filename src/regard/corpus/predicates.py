@@ -27,6 +27,10 @@ When = Literal["present", "past"]
 TimePosition = Literal["", "last", "first"]
 """The position of an adverbial of time in the English clause; empty if there is none."""
 Shape = Frame | Literal["copula", "located", "passive"]
+"""The kind of a predicate: the frame of an active verb, or one of three other kinds.
+
+The other kinds are `copula` (is old), `located` (is in the box) and `passive` (is repaired).
+"""
 
 
 _NEGATABLE = {"present", "past", "will", "should", "could"}
@@ -101,7 +105,7 @@ class PredicateLimits:
     """Restrictions on a predicate."""
 
     one: bool = False
-    """If True, the object is a single thing, if possible."""
+    """If True, the object is preferably a single animal or thing, to which `it` can refer."""
     plain: bool = False
     """If True, the tense is present or past, without modal verb or negation."""
     eventful: bool = False
@@ -115,7 +119,7 @@ NO_LIMITS = PredicateLimits()
 
 @dataclass(slots=True)
 class _Draft:
-    """A predicate, some of whose German words have not been put in order yet.
+    """A predicate that is not complete: some German words are not in order yet.
 
     These words stand between the two parts of the verb, as in "hat ... gesehen".
     """
@@ -221,7 +225,7 @@ def _active(
 
 
 def _note_result(d: Derivation, parts: Complement, found: Predicate) -> None:
-    """Record `make`, its adjective and their German words in `d`, if there is a comparative."""
+    """Record `make`, the adjective after `more` and their German words, if there is a `more`."""
     if parts.result:
         main = found.right[-1] if found.right else found.finite
         d.made.append(MadeMore(next(found.core.leaves()), parts.result[0], main, parts.result[1]))

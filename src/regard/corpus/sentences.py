@@ -46,7 +46,7 @@ class SentencePair:
     german: list[Word]
 
 
-# For each English conjunction: its tag, the German conjunction in the present, and in the past.
+# For each English conjunction: its tag, and the German conjunctions for the present and the past.
 _CAUSAL = {"because": ("IN", "weil", "weil"), "although": ("IN", "obwohl", "obwohl")}
 _TEMPORAL = {
     "when": ("WRB", "wenn", "als"),
@@ -89,8 +89,8 @@ def _someone(d: Derivation) -> Nominal:
 def _same_person(d: Derivation, first: Clause) -> Nominal:
     """A pronoun for the subject of `first` if that subject is a person.
 
-    Returns a random person if the subject is not a person, or if it is a child: neither `he` nor
-    `she` fits.
+    Returns a random person if the subject is not a person, or if it is a child, for which neither
+    `he` nor `she` fits.
     """
     subject = first.subject
     if subject.noun and not subject.noun.is_person:
@@ -105,7 +105,7 @@ def _same_person(d: Derivation, first: Clause) -> Nominal:
 
 
 def _same(d: Derivation, first: Clause) -> Nominal:
-    """A pronoun for the subject of `first`, if this is a person, or several animals or things.
+    """A pronoun for the subject of `first`, if the subject is a person, several animals or things.
 
     Returns a random person if the subject is one animal or thing, or a child.
     """
@@ -301,8 +301,8 @@ _FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
 
 
 _OFTEN = tuple(form for one in _FORMS for form in (one,) * 19 + (_made,))
-"""The function `_made` makes one sentence in 20. Any other sentence is made by the function that
-the same random number would pick from `_FORMS`."""
+"""The function `_made` makes one sentence in 20. For every other sentence, the random number picks
+the same function here as from `_FORMS`."""
 
 
 def make_sentence(d: Derivation) -> SentencePair:

@@ -28,7 +28,7 @@ Node = Phrase | Word
 
 @dataclass(slots=True)
 class Predicate:
-    """A clause without the subject; the German words are grouped by their position in it."""
+    """A clause without its subject; the German words are grouped by position in the clause."""
 
     english: Phrase
     core: Phrase
@@ -36,7 +36,7 @@ class Predicate:
     finite: Word
     """The German finite verb, without its particle."""
     right: list[Word]
-    """The second part of the German verb: a participle or an infinitive; empty if there is none."""
+    """The second part of the German verb: participle, infinitive or both; empty if none."""
     particle: str = ""
     """The separable particle of the finite verb."""
     infinitive: str = ""

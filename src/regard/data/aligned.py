@@ -27,8 +27,8 @@ Stage = Literal["survey", "learn", "phrases", "encode"]
 _Result = TypeVar("_Result")
 
 _BLOCK_PAIRS, _BLOCK_BYTES = 10_000, 2**20
-"""The most pairs of a block, and the most bytes of each of its sides. A pair with more bytes is a
-block of its own."""
+"""A block has at most this many pairs, and at most this many bytes on each side. A pair with more
+bytes is a block of its own."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class AlignedText:
     def each(
         self, stage: Stage, job: Callable[[AlignedBlock], _Result], workers: Workers
     ) -> Iterator[_Result]:
-        """Let the workers run `job` on each block; yield its results in the order of the blocks.
+        """Let the workers run `job` on each block; yield the results in the order of the blocks.
 
         Raises DataError for a line that cannot be decoded or has no counterpart in the other file.
         """

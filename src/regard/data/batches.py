@@ -2,8 +2,8 @@
 contained a set of sentence pairs containing approximately 25000 source tokens and 25000 target
 tokens."
 
-A batch is two matrices of rows x length, one for each side, and a row may hold several sentences:
-row r of the source and row r of the target hold the same pairs, which segment numbers tell apart.
+A batch is two matrices of rows x length, one for each side. Row r of the source and row r of the
+target hold the same pairs. A row may hold several sentences, which have different segment numbers.
 There are two layouts. In "grouped", a batch holds pairs of similar length, and batches vary in
 shape. In "packed", every batch has the same shape, and each row is filled with pairs.
 
@@ -61,7 +61,7 @@ class Batch(NamedTuple):
         return self.source.ids.numel() + self.target.ids.numel()
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on this device; the program does not wait until a copy to a GPU is done."""
+        """The batch on this device; a copy to a GPU may not yet be done when the call returns."""
         return self._replace(
             source=self.source.to(device),
             target=self.target.to(device),
@@ -97,8 +97,8 @@ class BatchShare(NamedTuple):
     def even(cls, rank: int, processes: int, batches: int, parts: int) -> BatchShare:
         """A share by which every process gets equally many parts in a step of `batches` batches.
 
-        `parts` is the least number of parts of a batch: it is rounded up so that the parts of the
-        step can be dealt out equally.
+        `parts` is the least number of parts of a batch. This number is rounded up until the parts
+        of the whole step can be divided equally among the processes.
         """
         least = processes // math.gcd(processes, batches)
         return cls(rank, processes, -(-parts // least) * least)
@@ -168,12 +168,12 @@ class Batches:
             yield from self._next()
 
     def state(self) -> dict[str, int]:
-        """The position, for `restore`, and the settings on which its meaning depends."""
+        """The position, for `restore`, and the settings with which the position was counted."""
         position = {"epoch": self._epoch, "window": self._window, "batch": self._batch}
         return position | self._counted_in()
 
     def restore(self, state: dict[str, int]) -> None:
-        """Go to a position that the method `state` returned, in this process or an earlier one.
+        """Go to a position that `state` returned, in this process or in an earlier process.
 
         Raises TrainingError if the position was saved with other pairs or other settings.
         """
@@ -292,13 +292,13 @@ class Batches:
                 )
 
     def _room(self, side: str) -> tuple[str, int]:
-        """The field that limits a sentence's length on this side, and the limit, </s> included."""
+        """The recipe's field that limits a sentence on this side, and the limit, </s> included."""
         key = "row_length" if self._packed else f"{side}_tokens"
         return key, getattr(self._recipe, key)
 
 
 class _Some:
-    """Some pairs of a `PairSource`, chosen by their indices; here they are numbered anew from 0."""
+    """The pairs of a `PairSource` with the given indices, numbered anew from 0."""
 
     def __init__(self, pairs: PairSource, indices: NDArray[np.int32]):
         self._pairs, self._indices = pairs, indices

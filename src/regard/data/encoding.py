@@ -35,7 +35,7 @@ class SplitCounts:
     ratio: int
     duplicates: int
     held_out: int
-    """The number of pairs set aside for validation, and of other pairs that equal one of them."""
+    """The number of pairs that were drawn for validation, or that equal a drawn pair."""
     source_tokens: int
     """The number of source tokens, </s> included; a pair counts as often as it is written."""
     target_tokens: int
@@ -52,7 +52,7 @@ class SplitCounts:
 
 
 class Encoded(NamedTuple):
-    """The kept pairs of a block as ids, and how many of its pairs got each verdict."""
+    """The kept pairs of a block as ids, and how many pairs of the block got each verdict."""
 
     source: EncodedSentences
     target: EncodedSentences
@@ -64,7 +64,7 @@ class Encoded(NamedTuple):
 
 
 class EncodeAll:
-    """A job for `encode` that keeps every pair."""
+    """A function to be the `job` of `encode`; it keeps every pair."""
 
     def __init__(self, tokenizer: AnyTokenizer):
         self._tokenizer = tokenizer
@@ -76,12 +76,13 @@ class EncodeAll:
 
 
 class EncodeForTraining:
-    """A job for `encode` that drops held-out pairs, duplicates, and pairs that break the `rules`.
+    """A function to be the `job` of `encode`; it drops pairs that are not to be trained on.
 
-    Pairs of the given validation files, `valid`, are not dropped, but counted. `repeats` is a file
-    in which `mark_repeats` marked the duplicates; with None, duplicates are kept. `mix` says for
-    each file of the corpus how often its pairs are written; if it is empty, all pairs are written
-    once.
+    It drops the pairs in `held_out`, duplicates, and pairs that break the `rules`. Pairs in
+    `valid`, the given validation pairs, are counted, but kept. `repeats` is a file in which
+    `mark_repeats` marked the duplicates; with None, duplicates are kept. `mix` has a number for
+    each file of the corpus: how often the pairs of the file are written. If `mix` is empty, all
+    pairs are written once.
     """
 
     def __init__(

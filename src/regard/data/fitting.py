@@ -26,10 +26,10 @@ def refuse_other_task(data: Path, recipe: Recipe) -> None:
 def as_prepared(
     recipe: Recipe, data: Path, assignments: Sequence[str], remark: Callable[[str], object]
 ) -> Recipe:
-    """The recipe, with the data's values of DECIDED fields.
+    """The recipe, with the DECIDED fields set to the values with which `data` was prepared.
 
-    `remark` is called with a sentence if this changes fields. Raises RecipeError if it would change
-    a field that `assignments`, the values of --set, assign.
+    If this changes fields, `remark` is called with a sentence that names the changes. Raises
+    RecipeError if a changed field is assigned in `assignments`, the values of --set.
     """
     made = recipe_of(data).model_dump()
     decided = recipe.merged(

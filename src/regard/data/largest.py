@@ -16,9 +16,9 @@ def largest_batch(
 ) -> Batch:
     """The largest part that a batch of `pairs` can have, if batches are divided into `parts` parts.
 
-    The token ids of this part are arbitrary numbers below `vocabulary`. In the grouped layout, each
-    row holds several pairs if the corpus is small and `join` is True. The size is then an estimate,
-    because longer pairs may share a row in another epoch.
+    The token ids of this part are arbitrary numbers below `vocabulary`. In the grouped layout, a
+    row of real data holds several pairs if the corpus is small and `join` is True. The size is then
+    an estimate, because longer pairs may share a row in another epoch.
     """
     packed = rules.layout == "packed"
     count, source, target = _packed(rules) if packed else _grouped(pairs, rules, join)
@@ -27,7 +27,7 @@ def largest_batch(
     share = BatchShare(0, 1, parts)
     batch = Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
     # In the grouped layout, each sentence made here fills a row, and may be longer than max_length.
-    # A real sentence is never longer. So after max_length tokens, the positions begin again at 0.
+    # A real sentence is never so long. So after max_length tokens, positions begin again at 0.
     return batch._replace(
         source=batch.source._replace(positions=batch.source.positions % rules.max_length),
         target=batch.target._replace(positions=batch.target.positions % rules.max_length),
@@ -43,7 +43,7 @@ def _packed(rules: DataRecipe) -> tuple[int, int, int]:
 def _grouped(pairs: PairSource, rules: DataRecipe, join: bool) -> tuple[int, int, int]:
     """The number of rows of the largest batch, and the lengths of a source and a target row.
 
-    The batch has about as many source tokens, and target tokens, as the limits allow.
+    The batch has about as many source tokens and about as many target tokens as the limits allow.
     """
     source, target = (
         np.asarray(lengths[:WINDOW_PAIRS], np.int64)

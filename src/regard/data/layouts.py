@@ -16,11 +16,11 @@ from regard.errors import TrainingError
 from regard.recipe import DataRecipe
 
 MOST_PADDING = 0.05
-"""Rows of the grouped layout are joined if more than this share of all slots is padding."""
+"""Rows of the grouped layout are joined if more than this fraction of all positions is padding."""
 _LANE = 1024
-"""`_best_fit` divides the pairs among lanes of at most this many pairs. Pairs of different lanes
-never share a row. The last row of each lane may stay half empty, so if lanes were smaller,
-there would be more lanes, and more such rows."""
+"""`_best_fit` divides the pairs into groups, called lanes, of at most this many pairs. Pairs of
+different lanes never share a row. The last row of each lane may stay half empty, so smaller lanes
+would leave more half-empty rows."""
 
 Integers = NDArray[np.int64]
 
@@ -33,7 +33,7 @@ class BatchPlan(NamedTuple):
     rows: Integers
     """[pairs] The number of the row of each pair in its batch, from 0."""
     starts: Integers
-    """[batches + 1] The index in `pairs` and `rows` where each batch begins; last, their length."""
+    """[batches + 1] The index in `pairs` and `rows` where each batch begins, then their length."""
 
 
 def grouped(
@@ -44,11 +44,12 @@ def grouped(
     All lengths must be at least 1 and within the token limits.
 
     A row holds one pair, unless this leaves too much padding, as in a corpus of few batches. Then
-    every two rows become one, at most twice. The first time, rows are sorted by source length minus
-    target length; the first is joined with the last, the second with the last but one, and so on.
-    This difference is then about equal in all rows, so that rows of similar source length also have
-    similar target lengths. The second time, rows are sorted by their total length instead. If
-    `join` is False, no rows are joined.
+    rows are joined, two into one; this is done once or twice. The first time, rows are sorted by
+    source length minus target length; the first row is joined with the last, the second with the
+    last but one, and so on. Then this difference is about equal in all joined rows, so that rows of
+    similar source length also have similar target lengths. The second time, rows are sorted by
+    source length plus target length. If `join` is False, or if any joined row would exceed the
+    token limits, no rows are joined.
 
     Little padding has a disadvantage: pairs of equal lengths stay together. If two pairs share a
     batch in one epoch, the probability that they share one in the next epoch, too, is about one
@@ -103,7 +104,10 @@ def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integ
 
 
 def _joined(rows: Integers, value: Integers) -> Integers:
-    """Sort rows by value; join the first with the last, the second with the last but one, etc."""
+    """Sort rows by `value`; join the first with the last, the second with the last but one, etc.
+
+    If the number of rows is odd, a row of -1, which holds no pair, is added as the last row.
+    """
     rows = rows[np.argsort(value, kind="stable")]
     if len(rows) % 2:
         rows = np.pad(rows, ((0, 1), (0, 0)), constant_values=-1)
@@ -175,8 +179,8 @@ def _best_fit(source: Integers, target: Integers, length: int) -> Integers:
     """The row of each pair, from 0, by the best-fit rule; a row has `length` slots on each side.
 
     Pairs are placed from the longest to the shortest. Each goes into the row where the fewest slots
-    would stay free, counted on both sides together. The pairs are divided among lanes with separate
-    rows, so that one numpy operation places a pair in every lane.
+    would stay free, counted on both sides together. The pairs are divided into lanes, groups with
+    separate rows, so that one numpy operation places a pair in every lane.
     """
     order = np.argsort(-(source + target), kind="stable")
     lanes = -(-len(order) // _LANE)

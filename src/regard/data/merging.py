@@ -23,7 +23,10 @@ def _mixed(key: _Integer) -> _Integer:
 
 @within
 def _place(left: _Integer, right: _Integer, keys: _Integers) -> tuple[_Integer, _Integer]:
-    """The key of two sub-words, and its place in the hash table; a new key has a free place."""
+    """The key of a pair of sub-words, and the index of this key in the hash table.
+
+    The index of a key that the table lacks is that of a free slot.
+    """
     key = u64(u64(u64(left) << u64(32)) | u64(right)) + u64(1)
     place = i64(_mixed(key) & u64(len(keys) - 1))
     while keys[place] != u64(0) and keys[place] != key:
@@ -69,8 +72,8 @@ def _merge(
     """Merge the first `size` sub-words of `word` in place, skipping merges at random.
 
     Returns how many sub-words remain, and the new state of the random number generator; `state` is
-    its old state. `joins` is a buffer: for each sub-word, it gets the rank of the merge with the
-    next sub-word. A merge is skipped if its random number is below `threshold`.
+    the old state. `joins` is a buffer, which gets the rank of the merge of each sub-word with the
+    next one. A merge is skipped if a random number of 53 bits is below `threshold`.
     """
     for k in range(size - 1):
         joins[k] = _rank(word[k], word[k + 1], keys, ranks)
@@ -114,9 +117,10 @@ def merge_again(
 ) -> tuple[_Integers, _Integers]:
     """Spell the words of sentences in bytes, and merge the bytes again; return new ids and starts.
 
-    In each round, every possible merge of a word is skipped with the probability `probability`. Of
-    the merges that are not skipped, the one that was learned first is made. A word is done when a
-    round makes no merge. A sentence that would have more than `longest` ids keeps its old ids.
+    A word is merged in rounds. In each round, every possible merge is skipped with the probability
+    `probability`. From the merges that are not skipped, the one that was learned first is made. The
+    word is done when a round makes no merge. A sentence that would have more than `longest` ids
+    keeps its old ids.
 
     Sentence i is ids[starts[i] : starts[i + 1]]. A word begins with the byte whose id is `space`;
     spelled[spelled_starts[j] : spelled_starts[j + 1]] are the bytes of id j, as ids. `keys` and

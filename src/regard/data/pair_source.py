@@ -10,7 +10,7 @@ from regard.text.tokenizer import EOS
 
 @runtime_checkable
 class PairSource(Protocol):
-    """Sentence pairs by index, from 0; each sentence ends in </s>, so none is empty."""
+    """Sentence pairs by index, from 0; each sentence ends in </s>, so no sentence is empty."""
 
     @property
     def source_lengths(self) -> NDArray[Any]:
@@ -30,10 +30,10 @@ class PairSource(Protocol):
 
 
 class ArbitraryPairs:
-    """Pairs of given lengths; their ids are drawn anew at each call, and none of them is </s>."""
+    """Pairs of given lengths; the ids are drawn anew at each call, and no id is </s>."""
 
     def __init__(self, lengths: NDArray[np.int32], sizes: tuple[int, int]):
-        """`lengths` is [2, pairs]: source, then target; `sizes` are the two vocabularies' sizes."""
+        """`lengths` is [2, pairs]; `sizes` are the sizes of the source and target vocabularies."""
         self.source_lengths, self.target_lengths = lengths
         self._random, self._sizes = np.random.default_rng(0), sizes
 

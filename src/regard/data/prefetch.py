@@ -1,10 +1,10 @@
 """Batches that another process makes in advance, so that a step never waits for its data.
 
-Making a batch takes milliseconds, and planning the next window of pairs half a second, during which
-a GPU would be idle. So the other process makes up to AHEAD batches in advance. The two processes
-share only two pipes: each byte from this process asks for one batch, and the other process answers
-with the batch and the position after that batch. In whatever way this process ends, the pipes
-close, and then the other process ends as well.
+Making a batch takes milliseconds, and planning the batches of the next window (a large group of
+pairs) takes half a second. During this time, a GPU would be idle. So the other process makes up to
+AHEAD batches in advance. The two processes share only two pipes: each byte from this process asks
+for one batch, and the other process answers with the batch and the position after that batch. In
+whatever way this process ends, the pipes close, and then the other process ends as well.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from regard.errors import TrainingError
 from regard.machine.child import pipes, started
 
 AHEAD = 64
-"""How many batches are made in advance. If a step takes 25 ms, they last 1.6 s, which is longer
-than the planning of a window takes. They need 90 MB."""
+"""How many batches are made in advance. If a step takes 25 ms, these batches last 1.6 s, which is
+longer than the planning of a window takes. They need 90 MB of memory."""
 
 _Received = tuple[list[Batch], dict[str, int], float]
 """This process's share of one batch, and the position and the epochs seen after that batch."""
@@ -68,7 +68,7 @@ class Prefetched:
         return self._epoch
 
     def state(self) -> dict[str, int]:
-        """The position after the batch that was taken last; `Batches.restore` takes it."""
+        """The position after the batch that was taken last, for `Batches.restore`."""
         return self._state
 
     def take(self, n: int) -> list[Batch]:

@@ -37,18 +37,18 @@ from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import Tokenizer
 
 LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
-"""The tokenizer is learned from at most about this many pairs or characters, whichever is less. The
-pairs of a larger corpus are drawn at random, each with the same probability."""
+"""The tokenizer is learned from at most about this many pairs, and at most about this many
+characters. Pairs of a larger corpus are drawn at random, each with the same probability."""
 LEARNT_UNSPACED = 8_000_000
 """Byte-pair encoding is learned from at most about this many characters of lines without blanks.
 Each such line is a new word, and learning takes some 350 bytes of memory for each character of a
-word; words between blanks recur, and take much less."""
+new word. Words between blanks occur again and again, so they take much less memory."""
 BYTES_PER_WORKER = 2 * 2**20
-"""Each worker has at least this many bytes of stored text to process: with less text, a worker
-would take longer to start than to work."""
+"""Each worker has at least this many bytes of stored text to process, because with less text a
+worker would take longer to start than to work."""
 REMARKED = 0.01
-"""A report remarks on training pairs that are also in the validation files if they are at least
-this share of the validation pairs."""
+"""A report has a remark on training pairs that are also in the validation files, if their number is
+at least this fraction of the number of validation pairs."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Report:
         return cls(train, valid, *sizes, tokenizer.fingerprint)
 
     def remark(self) -> str:
-        """A sentence about validation pairs that are trained on; "" if there are hardly any."""
+        """A sentence about validation pairs that are trained on; "" if they are few: `REMARKED`."""
         share = self.train.validated / max(1, self.valid.kept)
         if share < REMARKED:
             return ""
@@ -100,12 +100,12 @@ def prepare_text(
     clean pairs as data.held_out says, but at most a tenth of all such pairs. Drawn pairs that are
     too long are dropped. The drawn pairs, and all pairs equal to one of them, are not trained on.
     From validation files, only pairs with an empty side or with extremely many characters are
-    dropped; training pairs equal to one of them are counted. `mix` says how often an epoch has the
-    pairs of each source file, by default once; with `mix`, duplicates are dropped within each file
-    only. `tokenizer` is a tokenizer.json, beside the other files of a foreign tokenizer. Without
-    `tokenizer`, a tokenizer is learned. Earlier prepared data in `out` is replaced. At most
-    `workers` processes share the work, by default one per usable core; with 0 or 1, this process
-    does it. `progress` is called while the corpus is read.
+    dropped. Training pairs that equal a validation pair are counted, but kept. `mix` has a number
+    for each source file: how often an epoch has its pairs, by default once. With `mix`, duplicates
+    are dropped within each file only. `tokenizer` is a tokenizer.json; other files that it needs
+    are in the same directory. With None, a tokenizer is learned. Earlier prepared data in `out` is
+    replaced. At most `workers` processes do the work, by default one per usable core; 0 or 1 means
+    only this process. `progress` is called while the corpus is read.
 
     Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
     other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;
@@ -242,8 +242,8 @@ def _write_valid_text(
 ) -> Counter[Verdict]:
     """Write the validation pairs as text; return how many were dropped, and why.
 
-    A pair is dropped if a side is empty, or has more characters than training text may have: the
-    attention of a whole document would not fit the memory.
+    A pair is dropped if a side is empty, or has more characters than training text may have,
+    because the attention over a whole document would not fit the memory.
     """
     dropped: Counter[Verdict] = Counter()
     with (
@@ -295,9 +295,10 @@ def complete(
     """Write manifest.json, which completes prepared data.
 
     `inputs` are the files that the data was made from, by names such as "train.source".
-    `silver_share` is the requested share of silver trees among the training trees; a parser made
-    the silver trees. `mix` is how often an epoch has the pairs of each file. `sample` is the share
-    of the text from which the tokenizer was learned; None if the tokenizer was given.
+    `silver_share` is the requested fraction of silver trees, which a parser made, among the
+    training trees. `mix` has a number for each file: how often an epoch has its pairs; empty means
+    once. `sample` is the fraction of the text from which the tokenizer was learned; None if the
+    tokenizer was given.
     """
     files = FILES | {*tokenizer_files(folder)}
     manifest = {

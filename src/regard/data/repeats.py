@@ -30,7 +30,7 @@ def digest(pair: tuple[str, str], number: int = 0) -> int:
 
 
 def mark_repeats(digests: Path) -> Path:
-    """Write one bit for each pair: whether it repeats an earlier one.
+    """Write one bit for each pair of a corpus: whether the pair repeats an earlier pair.
 
     `digests` is a file of the digests of all pairs, in order, as uint64. Returns the path of the
     file of bits, for `read_marks`. Raises OSError if a file cannot be read or written.
@@ -47,7 +47,7 @@ def mark_repeats(digests: Path) -> Path:
 
 
 def count_marks(marks: Path) -> int:
-    """The number of pairs that repeat an earlier one."""
+    """The number of pairs that repeat an earlier pair, from the file that `mark_repeats` wrote."""
     return int(np.unpackbits(np.fromfile(marks, np.uint8)).sum(dtype=np.int64))
 
 

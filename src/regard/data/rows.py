@@ -31,7 +31,7 @@ class Rows(NamedTuple):
     """The position of each token in its sentence, from 0; 0 in padding."""
 
     def to(self, device: torch.device | str) -> Rows:
-        """The rows on this device; the program does not wait until a copy to a GPU is done."""
+        """The rows on this device; a copy to a GPU may not yet be done when the call returns."""
         return Rows(*(moved(tensor, device) for tensor in self))
 
     def of(self, rows: slice) -> Rows:
@@ -63,7 +63,7 @@ def one_per_row(sentences: Sequence[Sequence[int]]) -> Rows:
 class Places(NamedTuple):
     """Where the tokens of some sentences stand in a matrix of rows x length.
 
-    Each array begins with the tokens of the first sentence, then has those of the second, etc.
+    In each array, the tokens of the first sentence come first, then those of the second, etc.
     """
 
     slots: Integers
@@ -84,7 +84,7 @@ class Places(NamedTuple):
         it, the smallest possible shape is used.
         """
         begins = np.cumsum(lengths, dtype=np.int64) - lengths
-        first = np.searchsorted(rows, rows)  # for each sentence, the first sentence of its row
+        first = np.searchsorted(rows, rows)  # for each sentence, the index of its row's first
         offsets = begins - begins[first]
         shape = shape or (int(rows[-1]) + 1, int((offsets + lengths).max()))
         positions = np.arange(lengths.sum()) - np.repeat(begins, lengths)

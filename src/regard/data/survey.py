@@ -31,7 +31,7 @@ class Survey:
     characters: int
     """The number of characters of the clean pairs."""
     unspaced: int
-    """How many of them are in lines without blanks (see `LONG_WORD`), as in Chinese or Japanese."""
+    """The number of these characters that are in lines without blanks (see `LONG_WORD`)."""
     held_out: list[TextPair]
     """Clean pairs that were drawn for validation, all different, in the order of the corpus."""
     repeats: Path | None
@@ -49,12 +49,13 @@ def survey(
 ) -> Survey:
     """Read a whole corpus, find duplicates and, with `hold_out`, draw pairs for validation.
 
-    At most a tenth of the different clean pairs are drawn, each with the same chance, however often
-    it occurs. If each occurrence had the same chance, nearly all common pairs would be drawn, and
-    none of their copies would be trained on. The digests of all pairs are written to the file
-    `digests`, for `mark_repeats`, if they are needed. If `mixed` is True, equal pairs of two files
-    have different digests, so that both are kept. Raises DataError for a bad line, misaligned
-    files, an empty corpus, or, with `hold_out`, fewer than ten different clean pairs.
+    At most a tenth of the different clean pairs are drawn. Each different pair has the same chance,
+    however often it occurs. If instead each occurrence had the same chance, nearly all common pairs
+    would be drawn, and none of their copies would be trained on. The digests of all pairs are
+    written to the file `digests`, for `mark_repeats`, if they are needed. If `mixed` is True, equal
+    pairs of two files have different digests, so that both are kept. Raises DataError for a bad
+    line, misaligned files, an empty corpus, or, with `hold_out`, fewer than ten different clean
+    pairs.
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0
@@ -126,7 +127,7 @@ class _Found:
 
 
 def _unspaced(line: str) -> int:
-    """The number of characters, if the words of the line are long (`LONG_WORD`); otherwise 0."""
+    """The number of characters of a line without blanks (`LONG_WORD`); 0 for any other line."""
     return len(line) if len(line) > LONG_WORD * (1 + line.count(" ")) else 0
 
 

@@ -11,7 +11,10 @@ from regard.recipe import Recipe
 
 
 def batches_of(pairs: PairSource, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
-    """Batches of these pairs, with the seed, the layout and the limits of the recipe."""
+    """Batches of these pairs, with the seed, the layout and the limits of the recipe.
+
+    `share` says which parts of the batches this process takes.
+    """
     seed, layout, join = recipe.training.seed, recipe.data.layout, recipe.joins_pairs
     return Batches(pairs, recipe.data, seed, layout=layout, join=join, share=share)
 
@@ -30,8 +33,9 @@ def training_batches(
 ) -> Batches:
     """Batches of the training pairs in a directory of prepared data.
 
-    If the `fingerprint` of the expected pairs is given, raises TrainingError if the directory has
-    other pairs. Also raises the errors of `training_pairs`.
+    `share` says which parts of the batches this process takes. `fingerprint` is the checksum of the
+    expected pairs; raises TrainingError if the directory has other pairs. With None, any pairs are
+    accepted. Also raises the errors of `training_pairs`.
     """
     pairs = training_pairs(data, recipe)
     if fingerprint not in (None, pairs.fingerprint):

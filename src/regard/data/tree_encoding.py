@@ -23,7 +23,7 @@ TREES_AT_ONCE = 1000
 def as_text(words: Sequence[str]) -> str:
     """The sentence as the encoder reads it: the printed forms of its words, joined by spaces.
 
-    A space within a word, as a treebank may have it, is replaced by _.
+    A space within a word, which some treebanks have, is replaced by _.
     """
     return " ".join(plain_word(word).replace(" ", "_") for word in words)
 
@@ -38,7 +38,7 @@ class TreeEncoder:
     def __call__(self, trees: Sequence[Tree]) -> list[tuple[Sequence[int], Sequence[int]]]:
         """The ids of each sentence and of its tree, without </s>.
 
-        Raises DataError for a symbol that the tokenizer does not have.
+        Raises DataError if a token of a tree is not a symbol of the tokenizer.
         """
         sources = self.tokenizer.encode([as_text(tree.words()) for tree in trees])
         try:
@@ -52,7 +52,10 @@ class TreeEncoder:
 
 
 class TreeWriter:
-    """Encodes trees and appends them to a split, many at once; drops trees too long for `rules`."""
+    """Encodes trees and appends them to the files of a split, many trees at once.
+
+    Trees that are too long for `rules` are dropped; with None, no tree is dropped.
+    """
 
     def __init__(self, stem: Path, encoder: TreeEncoder, rules: DataRecipe | None = None):
         self.fates: Counter[Verdict] = Counter()

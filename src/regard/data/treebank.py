@@ -62,21 +62,23 @@ def prepare_trees(
 ) -> Report:
     """Write `out`, a directory of prepared data, from files of trees.
 
-    `silver` trees, which a parser made, are added to the training trees. `silver_share`, between 0
-    and 1, is their share of all training trees: gold or silver trees are repeated to reach it. The
-    report counts each repetition.
+    `trees` are gold trees, which no parser made. `silver` trees, which a parser made, are added to
+    the training trees. `silver_share`, between 0 and 1, is the fraction of training trees that are
+    silver: gold or silver trees are repeated to reach this fraction, and the report counts each
+    repetition. With None, no tree is repeated.
 
     Without silver trees, new trees are made from the gold trees, by exchanging phrases between
     them: as many as data.recombined says, but at most `MOST_NEW` from each gold tree.
 
     Without validation trees, some of `trees` are drawn for validation, with the recipe's seed: as
     many as data.held_out says, but at most a tenth. The drawn trees, other trees with the same
-    words, and trees longer than data.max_length are not trained on. The other rules of the data
-    section are not used.
+    words, and trees longer than data.max_length are not trained on. No tree is dropped by the other
+    rules of the data section, such as data.max_ratio.
 
-    Raises DataError if a file cannot be used, no training tree is left, or the given `tokenizer`
-    lacks a label; RecipeError for a vocabulary too small to learn, or a share that would repeat
-    trees too often; ModelError for a bad `tokenizer`.
+    Without `tokenizer`, a tokenizer is learned. Raises DataError if a file cannot be used, no
+    training tree is left, or the given `tokenizer` lacks a symbol of a tree; RecipeError for a
+    vocabulary too small to learn, or a share that would repeat trees too often; ModelError for a
+    bad `tokenizer`.
     """
     for path in (*trees, *valid_trees, *silver):
         refuse_unreadable(path)
@@ -112,7 +114,7 @@ class _Survey:
 
     @property
     def every(self) -> int:
-        """The number n if the tokenizer is learned from every n-th tree; 1 means all trees."""
+        """The tokenizer is learned from every n-th tree, and this is n; 1 means all trees."""
         return max(1, -(-(self.gold + self.silver) // LEARNT_PAIRS))
 
 
@@ -162,7 +164,7 @@ class _Preparation:
         return Tokenizer.learn(lines, wanted.kind, wanted.vocabulary, symbols)
 
     def write_valid(self, folder: Path, encoder: TreeEncoder, found: _Survey) -> SplitCounts:
-        """Encode the validation trees, and write them as text too."""
+        """Write the validation trees in two forms: as ids, and as text."""
         trees = found.held_out or self._read("encode", self.valid)
         with (
             (folder / "valid.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
@@ -178,7 +180,7 @@ class _Preparation:
     def write_train(
         self, folder: Path, encoder: TreeEncoder, found: _Survey, share: float | None
     ) -> SplitCounts:
-        """Encode the training trees, a `share` of which is silver, and the recombined trees."""
+        """Write the training trees as ids: gold, recombined, and a fraction `share` of silver."""
         excluded = {as_text(tree.words()) for tree in found.held_out}
         gold, silver = _times(found.gold - len(found.held_out), found.silver, share)
         recombine = self._recombine(found, excluded)
@@ -206,7 +208,8 @@ class _Preparation:
         """Return a function that takes a gold tree's number and the tree, and yields new trees.
 
         In all, the function makes data.recombined trees or fewer, and none if there are silver
-        trees. No new tree has a phrase of an `excluded` sentence, or the words of such a sentence.
+        trees. No phrase is taken from the tree of an `excluded` sentence, and no new tree has
+        exactly the words of an excluded sentence.
         """
         each = 0.0 if found.silver else min(MOST_NEW, self.recipe.data.recombined / found.gold)
         if not each:
@@ -259,7 +262,7 @@ def _in_order(tokens: Set[str]) -> list[str]:
 
 
 def _times(gold: int, silver: int, share: float | None) -> tuple[float, float]:
-    """How often a gold tree and a silver tree occur, so that `share` of all trees are silver."""
+    """How often each gold tree, and each silver tree, occurs to make a fraction `share` silver."""
     if share is None or not silver:
         return 1.0, 1.0
     wanted = gold * share / (1 - share)  # number of silver trees, if each gold tree occurs once

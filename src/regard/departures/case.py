@@ -13,18 +13,18 @@ from regard.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts about a run or a model that are not in its recipe; a fact not known is None."""
+    """Facts about a run or a model that are not in its recipe; None means an unknown fact."""
 
     vocabulary: int | None = None
     """The number of entries of the tokenizer."""
     pairs: int | None = None
     """The number of sentence pairs, or trees, in the training text."""
     sample: float | None = None
-    """The share of the training text from which the sub-words were learned."""
+    """The fraction of the training text, from 0 to 1, from which the sub-words were learned."""
     held_out: int | None = None
     """The number of training pairs set aside for validation; 0 if validation files were given."""
     mix: tuple[int, ...] | None = None
-    """For each text, how often an epoch has each of its pairs; empty if every text counts once."""
+    """For each training text, how often an epoch has each pair; empty if each pair counts once."""
     dtype: str | None = None
     """The number formats of training as text, such as "bfloat16"."""
     device: str | None = None
@@ -63,9 +63,9 @@ class Finding(NamedTuple):
     """The result of judging one case by a departure."""
 
     kind: Literal["departs", "unstated", "unseen"]
-    """departs: the case differs from the paper, or from the row of its tables. unstated: the paper
-    does not answer the question. unseen: the paper answers it, but the recipe and the facts do not
-    show whether the case agrees."""
+    """departs: the case differs from the paper's text or from the row of the paper's tables.
+    unstated: the paper does not answer the question. unseen: the paper answers the question, but
+    the recipe and the facts do not show whether the case agrees with the paper."""
     paper: str = ""
     """The values in the row of the paper's tables; empty if the departure's `quote` has them."""
     here: str = ""
@@ -76,7 +76,7 @@ class Judge(NamedTuple):
     """A function that judges a case, and the fields that it looks at."""
 
     finding: Callable[[Compared], Finding | None]
-    """The function; it returns None if nothing departs and nothing is left open."""
+    """The function; it returns None if there is no finding of any of the three kinds."""
     fields: tuple[str, ...] = ()
     """Fields of a recipe, as `section.key`."""
 
@@ -150,9 +150,9 @@ def unstated_for_parsers(*fields: str) -> Judge:
 
 
 NO_DEPARTURE = Judge(lambda case: None)
-"""A judge that finds nothing: no recipe departs."""
+"""A judge for a question on which no recipe can depart: there is never a finding."""
 
 
 def is_parser(case: Compared) -> bool:
-    """Whether the row is a parser of §6.3."""
+    """Whether the row that a case is compared with is a parser of §6.3."""
     return case.printed.task.output == "trees"

@@ -18,7 +18,7 @@ class Distance(NamedTuple):
     row: str
     """The row of the paper's tables that the recipe was compared with: a key of `PAPER_RECIPES`."""
     closest: str
-    """The row whose recipe is nearest to this recipe."""
+    """The row whose recipe is nearest to the judged recipe; `row` may be another row."""
     found: tuple[tuple[Departure, Finding], ...]
 
     def of_kind(self, kind: str) -> list[tuple[Departure, Finding]]:
@@ -45,7 +45,7 @@ def closest_row(recipe: Recipe) -> str:
 
     The distance of two recipes is a sum over the fields that differ, except those of CANNOT_DEPART.
     A field whose two values are numbers other than 0 adds |log2(ratio of the numbers)|; any other
-    field adds 1. Of equally near recipes, the first in `PAPER_RECIPES` is taken.
+    field adds 1. If several recipes are equally near, the first in `PAPER_RECIPES` is taken.
     """
     rows = {n: one for n, one in PAPER_RECIPES.items() if one.task.output == recipe.task.output}
     return min(rows, key=lambda name: _how_far(rows[name], recipe))

@@ -20,8 +20,9 @@ _SAVES = ("training.save_every", "training.save_minutes", "training.resume_minut
 _CHECKPOINTS_APART = 600
 """Seconds between two of the paper's checkpoints."""
 _NEAR = 0.1
-"""The number of steps between checkpoints departs from the paper's if it differs by more than this
-fraction. The paper's number is ten minutes divided by the time of a step, which the paper rounds.
+"""The number of steps between checkpoints departs from the paper's number if the two differ by more
+than this fraction. The paper's number is ten minutes divided by the time of a step, and the paper
+prints a rounded time.
 """
 
 
@@ -54,7 +55,7 @@ def _optimizer(case: Compared) -> Finding | None:
 
 
 def _averages_nothing(row: str) -> bool:
-    """Whether all figures that the paper prints for this row are of a single checkpoint.
+    """Whether the paper prints only figures of a single checkpoint, without averaging, for a row.
 
     Table 3 has figures of single checkpoints. Base and big are also in Table 2, which has figures
     of averaged checkpoints.

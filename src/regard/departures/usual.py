@@ -162,7 +162,7 @@ _JOEYNMT: Mapping[str, Any] = {
 def _settings(
     source: str, beyond: tuple[Beyond, ...], fields: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Usual, ...]:
-    """The settings of one code base; `fields` maps each setting's name to its values."""
+    """The settings of one code base; `fields` has the values of each setting, by its name."""
     return tuple(Usual(name, source, its, beyond) for name, its in fields.items())
 
 
@@ -206,9 +206,10 @@ class FieldDifference(NamedTuple):
 
 
 def against(recipe: Recipe, code_base: str) -> tuple[Usual, list[FieldDifference]]:
-    """The setting of a code base that differs from a recipe in the fewest fields, and these fields.
+    """The setting of a code base that is nearest to a recipe, and the fields in which they differ.
 
-    Raises RecipeError for a code base that is not in `USUAL`.
+    The nearest setting differs in the fewest fields. Raises RecipeError for a code base that is not
+    in `USUAL`.
     """
     if code_base not in USUAL:
         raise unknown("code base", code_base, ["paper", *USUAL])

@@ -1,4 +1,7 @@
-"""An exported directory: an engine's files, and regard's recipe, tokenizer and checksums."""
+"""An exported directory: a model in the files of an engine, with recipe, tokenizer and checksums.
+
+An engine is a program that computes the model in place of regard: CTranslate2 or ONNX Runtime.
+"""
 
 from __future__ import annotations
 

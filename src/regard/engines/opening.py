@@ -1,4 +1,4 @@
-"""Open an exported directory with an engine."""
+"""Open an exported directory with an engine, CTranslate2 or ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def load_exported(directory: str | Path, engine: str) -> EngineTranslator:
     Raises RecipeError for an unknown engine, MissingExtra if the engine is not installed, and
     ModelError if the directory was not exported for the engine.
     """
-    # `translator_by` comes first: MissingExtra is raised even if the directory is wrong, too.
+    # `translator_by` is called first, so that MissingExtra is raised even for a wrong directory.
     translator = translator_by(engine)
     return translator(open_exported(Path(directory), engine), torch.get_num_threads())
 

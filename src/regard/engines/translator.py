@@ -1,4 +1,4 @@
-"""A translator for a model that another program computes, such as ONNX Runtime."""
+"""A translator for an exported model that an engine computes: CTranslate2 or ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from regard.translation import PartialListener, Translation, Translator
 
 
 class OneBatch(Cpu):
-    """The arithmetic of regard's search if another program, the engine, computes the model.
+    """The arithmetic of regard's search if an engine computes the model.
 
-    One batch is decoded at a time, because the engine uses all cores of the processor for it.
+    One batch is decoded at a time, because the engine uses all cores of the processor for a batch.
     """
 
     side_by_side = False
@@ -62,7 +62,7 @@ class EngineTranslator(Translator):
     @property
     @abstractmethod
     def versions(self) -> Mapping[str, str]:
-        """The version of the engine, and other facts about how it computes, by their names."""
+        """The version of the engine, and other facts about its computation, each with its name."""
 
     @property
     def network(self) -> EncoderDecoder:

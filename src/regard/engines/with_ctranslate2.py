@@ -1,23 +1,23 @@
 """CTranslate2 computes and searches; this module ranks its hypotheses by the rules of our search.
 
-CTranslate2's own search has another length penalty, and ends at another time. This module replaces
-both the penalty and the end. It asks CTranslate2 for every hypothesis that finishes within some
-steps, and for every hypothesis that is live after these steps, each with its log-probability. The
-score of a live hypothesis will be at most its present log-probability divided by the largest
-penalty. If this bound is higher than a score that is to be returned, the sentence is searched again
-with more steps.
+"Our search" is `regard.search`. CTranslate2's own search has another length penalty, and ends by
+another rule. This module replaces both. It asks CTranslate2 for every hypothesis that finishes
+within some steps, and for every hypothesis that is live after these steps, each with its
+log-probability. The score of a live hypothesis will be at most its present log-probability divided
+by the largest penalty. If this bound is higher than a score that is to be returned, the sentence is
+searched again with more steps.
 
 Our search never writes <pad> or <s>, but counts both in the softmax. CTranslate2 is told that these
 two tokens end a hypothesis, as </s> does. It then counts them in the softmax as well, and no live
 hypothesis contains one of them.
 
-In two rare cases our own search decodes the sentence, and CTranslate2 computes only the logits of
-its steps. In the first, <pad> or <s> is among the best continuations, which does not happen with a
-trained model. In the second, our search might have ended before it found one of the best hypotheses
-(`search.finish = "beam"`).
+In two rare cases our search decodes the sentence, and CTranslate2 computes only the logits of each
+step. In the first case, <pad> or <s> is among the best continuations, which does not happen with a
+trained model. In the second case, our search (`search.finish = "beam"`) might end before it finds
+one of the hypotheses that are best in CTranslate2's search.
 
-One rule of CTranslate2 cannot be replaced: only the best `beam` continuations may finish. A recipe
-with another rule is refused.
+One rule of CTranslate2 cannot be replaced: at each step, only the best `beam` continuations may
+finish. A recipe with another rule is refused.
 """
 
 from __future__ import annotations
@@ -199,9 +199,10 @@ class CTranslate2Translator(EngineTranslator):
         extra: int,
         recipe: SearchRecipe,
     ) -> list[tuple[int, int, Any]]:
-        """Begin to decode the sources whose numbers are `these`.
+        """Begin to decode the sources whose indices are `these`, in batches.
 
-        Returns each source's number, its number of steps, and its future answer (see `_ask`).
+        A batch makes `extra` steps more than its longest source has tokens, but not more than its
+        smallest limit. Returns each source's index, number of steps, and answer (see `_ask`).
         """
         asked = []
         for places in by_length([sources[i] for i in these], BATCH_TOKENS, 1):
@@ -212,9 +213,9 @@ class CTranslate2Translator(EngineTranslator):
         return asked
 
     def _ask(self, sources: Sequence[Sequence[int]], steps: int, recipe: SearchRecipe) -> list[Any]:
-        """Begin a search of `steps` steps; return a future answer for each source.
+        """Begin a search of `steps` steps; return an asynchronous answer per source.
 
-        An answer has all hypotheses, finished and live.
+        The method `result` of an answer waits for all hypotheses of the source, finished and live.
         """
         many = recipe.beam * (steps + 1) if recipe.beam > 1 else 1
         answers: list[Any] = self.model.translator.translate_batch(
@@ -234,7 +235,7 @@ class CTranslate2Translator(EngineTranslator):
         return answers
 
     def _read(self, result: Any, recipe: SearchRecipe) -> list[Hypothesis] | None:
-        """The hypotheses of one sentence with our scores, best first.
+        """The hypotheses of one sentence, with the scores of our search, best first.
 
         Returns None if <pad> or <s> was among the best continuations.
         """
@@ -253,13 +254,17 @@ class CTranslate2Translator(EngineTranslator):
 def _is_decided(
     pool: Sequence[Hypothesis], steps: int, limit: int, recipe: SearchRecipe, n_best: int
 ) -> bool:
-    """Whether no further step can change the best hypotheses; `pool` is sorted by score."""
+    """Whether the `n_best` best hypotheses are final, so that no more steps are needed.
+
+    `pool` has all hypotheses after `steps` steps, sorted by score; an output has at most `limit`
+    tokens.
+    """
     finished = [one for one in pool if one.finished]
     if steps == limit or (recipe.beam == 1 and finished):
         return True
     alive = [one.log_probability for one in pool if not one.finished]
-    # If no live hypothesis was returned, every hypothesis returned for the last step has finished.
-    # A live hypothesis is then at most as likely as the least likely hypothesis of this step.
+    # If no live hypothesis was returned, all returned hypotheses of the last step have finished. A
+    # hypothesis that is still live is then at most as likely as the least likely one of them.
     if not alive:
         alive = [min(one.log_probability for one in pool if _length(one) == steps)]
     bound = max(alive) / recipe.length_penalty(limit)
@@ -270,8 +275,10 @@ def _was_waited_for(pool: Sequence[Hypothesis], recipe: SearchRecipe, n_best: in
     """Whether our search would surely have found the best hypotheses before it ended.
 
     Our search ends when `beam` hypotheses have finished and the best live hypothesis, scored at its
-    present length, is no better than the `beam`-th best finished hypothesis. A live hypothesis is
-    at least as likely as every hypothesis that it grows into.
+    present length, is no better than the `beam`-th best finished hypothesis. The live hypotheses of
+    earlier steps are not known. But a live hypothesis is at least as likely as every hypothesis
+    that it grows into, so the best live hypothesis is at least as likely as each longer hypothesis
+    in `pool`.
     """
     # With a beam of 1, there is one hypothesis. If alpha is 0, the score is log p, which
     # only falls: no hypothesis that finishes after the end of our search would be better.

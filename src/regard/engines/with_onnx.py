@@ -1,4 +1,4 @@
-"""ONNX Runtime computes the model; our own search asks it for one step at a time."""
+"""ONNX Runtime computes the model; regard's own search asks it for one step at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ except ModuleNotFoundError:
 
 @dataclass(frozen=True)
 class Caches:
-    """The inputs of the decoder's next step, except its tokens; a row is one hypothesis."""
+    """The inputs of the decoder's next step, except the tokens; each row is for one hypothesis."""
 
     arrays: dict[str, NDArray[Any]]
 
@@ -40,9 +40,9 @@ class Caches:
 
 
 class OnnxModel(EngineModel):
-    """The graphs of the encoder and the decoder, as a model that our search can step through.
+    """The ONNX graphs of the encoder and the decoder, as a model that regard's search can use.
 
-    Raises ModelError if ONNX Runtime cannot open them.
+    Raises ModelError if ONNX Runtime cannot open the graphs.
     """
 
     def __init__(self, exported: Exported, threads: int):

@@ -1,1 +1,4 @@
-"""Import models of other tools, export models to them, and compare both models of a conversion."""
+"""Import models from other programs, and export models to other programs.
+
+After a conversion, the original model and the converted model are compared on the same sentences.
+"""

@@ -1,4 +1,4 @@
-"""The model card (README.md) of an exported model: how to use it, its scores and its recipe."""
+"""The model card (README.md) of an exported model: usage, scores and recipe (configuration)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _about(model: Model, program: str, usage: str) -> str:
 
 
 def _differences(model: Model) -> list[str]:
-    """Sentences that say how the search and the model in `transformers` differ from regard's."""
+    """Sentences that tell how `transformers` and regard differ in the search and in the model."""
     search, norm = model.recipe.search, model.recipe.model.norm_epsilon
     lines = []
     if search.alpha:

@@ -1,8 +1,8 @@
-"""The certificate of a conversion: how much two models differ on the same sentences.
+"""The certificate of a conversion: how much the original and the converted model differ.
 
-A conversion ends by running fixed sentences, ordinary and unusual ones, through the model that was
-read and the model that was written, if both can be run. The certificate is the file
-`certificate.json` beside the model.
+At the end of a conversion, the model that was read and the model that was written both process the
+same fixed sentences, if both models can be run here. Some of the sentences are ordinary, others are
+unusual. The results are kept in the file `certificate.json` beside the written model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,25 +21,25 @@ from regard.text.tokenizer import BOS, EOS
 
 CERTIFICATE = "certificate.json"
 TOLERANCE = 1e-4
-"""A conversion in fp32 is refused if logits of the two models differ by more than TOLERANCE times
-`Certificate.range`."""
+"""A conversion in fp32 is refused if two corresponding logits of the two models differ by more than
+TOLERANCE times the range of the logits (`Certificate.range`)."""
 WRITTEN = 40
-"""The most tokens that either model of a comparison writes for a sentence, </s> included."""
+"""The maximum length of an output in a comparison, in tokens, </s> included."""
 IMPOSSIBLE = -1e29
-"""A logit below this belongs to a vocabulary entry that is never written. If an entry has such a
-logit in both models of a conversion, the two logits are not compared."""
+"""A logit below this value belongs to a vocabulary entry that the model never outputs. If an entry
+has such a logit in both models of a conversion, the two logits are not compared."""
 _BEAM = 4
 _LONGEST_CERTIFICATE = 2**20
 
 Sequences = Sequence[Sequence[int]]
-"""Token ids, sentence by sentence."""
+"""One list of token ids for each sentence."""
 
 
 class Side(Protocol):
     """A model on one side of a conversion: the model that was read, or the one that was written.
 
-    On both sides, token ids are the ids of regard's model. A source ends in </s>. Outputs have
-    neither <s> nor </s>.
+    The methods accept and return the token ids of regard's model, even if another program runs the
+    model. A source ends in </s>. Outputs have neither <s> nor </s>.
     """
 
     @property
@@ -50,13 +50,16 @@ class Side(Protocol):
         """The source ids of each text, with </s> at the end, from this model's own tokenizer."""
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
-        """[target, vocabulary] The logits after each token of `target`, which begins with <s>."""
+        """[target, vocabulary] The logits of the next token, after each token of `target`.
+
+        `target` begins with <s>.
+        """
 
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
         """The best output for each source, by beam search or, if `beam` is 1, by greedy search.
 
-        An output has at most `most` tokens when </s> is counted. `alpha` is the exponent of the
-        length penalty, which has no effect with beam 1.
+        Including </s>, which is not returned, an output has at most `most` tokens. `alpha` is the
+        exponent of the length penalty, which has no effect if `beam` is 1.
         """
 
 
@@ -73,26 +76,28 @@ class Certificate(BaseModel):
     """The versions of the packages that ran the two sides. If nothing was compared, only the
     versions for regard's side are listed."""
     files: dict[str, str]
-    """SHA-256 of the files that were read, by name; by path if several have the same name."""
+    """SHA-256 checksums of the files that were read. Each key is the name of a file or, if several
+    files have this name, the path of the file."""
     not_run: str = ""
     """Why nothing was compared; empty if both sides were run."""
     sentences: int = 0
     """The number of sentences that both sides were given."""
     encoded: float = 0.0
-    """The share of sentences that both tokenizers encode as the same ids."""
+    """The fraction of sentences, from 0 to 1, that both tokenizers encode as the same ids."""
     difference: float = 0.0
     """The largest absolute difference between corresponding logits of the two sides."""
     range: float = 0.0
-    """The largest compared logit of the other program's model, minus the smallest."""
+    """The largest compared logit of the other program's model minus its smallest compared logit."""
     greedy: float = 0.0
-    """The share of sentences for which greedy search gives the same output on both sides."""
+    """The fraction of sentences for which greedy search gives the same output on both sides."""
     searched: float = 0.0
-    """The share of sentences for which beam search gives the same output on both sides."""
+    """The fraction of sentences for which beam search gives the same output on both sides."""
     beam: int = 0
     alpha: float = 0.0
     penalty: str = ""
-    """The kind of length penalty; `alpha` is its exponent. Both sides search with this penalty and
-    with `beam` hypotheses."""
+    """The kind of length penalty in the beam search, such as "length"; "" if nothing was compared.
+    `alpha` is the exponent of this penalty, and `beam` is the number of hypotheses. Both sides
+    search with these three settings."""
 
     def summary(self) -> str:
         """A line that tells what was compared, and how much differed."""
@@ -111,7 +116,10 @@ class Certificate(BaseModel):
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """The certificate in a directory, or None; raises ModelError for a damaged certificate."""
+        """The certificate in a directory, or None if the directory has no certificate.
+
+        Raises ModelError if the certificate is damaged or cannot be read.
+        """
         path = directory / CERTIFICATE
         try:
             return cls.model_validate_json(read_regular(path, _LONGEST_CERTIFICATE))
@@ -150,11 +158,12 @@ def certify(
 ) -> Certificate:
     """Run sentences through both sides, and compare the logits and the outputs.
 
-    Sources and outputs have at most `longest` tokens. Both sides read the greedy outputs of `ours`,
-    and the logits after each token are compared. Raises ModelError if a compared logit is NaN or
-    infinite, or if two logits differ by more than `tolerance` times `Certificate.range`. If
-    `tolerance` is None, logits may differ by any finite amount; this is for exports with rounded
-    weights.
+    `ours` is regard's model, and `theirs` is the other program's model. Sources are shortened to
+    `longest` tokens, and outputs have at most `longest` tokens. Both decoders read the greedy
+    outputs of `ours` as targets, and the logits at each position are compared. Raises ModelError if
+    a compared logit is NaN or infinite, or if two logits differ by more than `tolerance` times
+    `Certificate.range`. If `tolerance` is None, logits may differ by any finite amount, because
+    some exports have rounded weights.
     """
     given = ours.encode(sources)
     encoded = _share(given, theirs.encode(sources))
@@ -210,7 +219,7 @@ def _compared(
 
 
 def _share(some: Sequences, others: Sequences) -> float:
-    """The share of sentences, from 0 to 1, that have the same ids in `some` and `others`."""
+    """The fraction of sentences, from 0 to 1, that have the same ids in `some` and `others`."""
     equal = [list(a) == list(b) for a, b in zip(some, others, strict=True)]
     return sum(equal) / max(1, len(equal))
 

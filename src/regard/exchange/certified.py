@@ -1,4 +1,4 @@
-"""Write a directory together with its certificate, or not at all."""
+"""Write a model directory with its certificate; if an error occurs, no directory is written."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +18,10 @@ def write_certified(
 ) -> Certificate:
     """Make the directory `out` with the files that `fill` writes, and with a certificate.
 
-    `prove` makes the certificate from the complete folder, before the folder gets the name `out`.
-    The directory is sealed: its manifest has the checksums of all files, and includes `about`. If
-    `fill` or `prove` raises, nothing is left behind. Raises RegardError if `out` exists or cannot
-    be written.
+    `fill` writes its files into a temporary folder. Then `prove` is called with this folder, and
+    returns the certificate. At the end, the folder gets the name `out`. The directory is sealed:
+    its manifest has the checksums of all files, and the entries of `about`. If `fill` or `prove`
+    raises an error, the folder is removed. Raises RegardError if `out` exists or cannot be written.
     """
     refuse_existing(out)
     with refusing_write_errors(out), new_directory(out) as folder:
@@ -34,7 +34,7 @@ def write_certified(
 
 
 def refuse_existing(out: Path) -> None:
-    """Raise RegardError if there is something at `out` already, except an empty directory.
+    """Raise RegardError if `out` exists already and is not an empty directory.
 
     The current directory is refused, even if it is empty.
     """

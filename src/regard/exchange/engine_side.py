@@ -17,7 +17,8 @@ from regard.text.tokenizer import EOS
 class EngineSide:
     """A `Side` of a certificate: a translator that uses an engine (CTranslate2 or ONNX Runtime).
 
-    The engine computes the logits. Either the engine or regard does the beam search.
+    The engine computes the logits. The translator decides whether the engine or regard does the
+    beam search.
     """
 
     def __init__(self, translator: EngineTranslator):
@@ -25,7 +26,7 @@ class EngineSide:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The version of the engine, and other facts about how it computes, by their names."""
+        """The version of the engine, and settings such as its number format, by their names."""
         return self._translator.versions
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
@@ -33,7 +34,10 @@ class EngineSide:
         return [[*ids, EOS] for ids in self._translator.tokenizer.encode(texts)]
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
-        """[target, vocabulary] The logits after each token of the target, computed step by step."""
+        """[target, vocabulary] The logits of the next token, after each token of `target`.
+
+        The engine computes the logits in one step for each token.
+        """
         model, found = self._translator.model, []
         state = model.start(one_per_row([source]))
         for token in target:

@@ -39,11 +39,12 @@ def write_export(
 ) -> Certificate:
     """Write the model in `directory` to `out` for another program; return the certificate.
 
-    `changes` set fields of the exported search, such as "search.alpha=0". For argos, `pair` names
-    the languages, such as "en-de", and `text` names files; the exported tokenizer is tested on
-    their lines. Raises RecipeError for an invalid option, ModelError if the format cannot hold the
-    model or if the logits differ, MissingExtra if a package is not installed, RegardError if `out`
-    exists or cannot be written. After an error, nothing is left behind.
+    `changes` replace settings of the beam search; an example is "search.alpha=0". `pair` and `text`
+    are only for argos: `pair` names the languages, such as "en-de", and `text` names files, on
+    whose lines the exported tokenizer is tested. Raises RecipeError for an invalid option,
+    ModelError if the format cannot represent the model or if logits differ too much, MissingExtra
+    if a package is not installed, RegardError if `out` exists or cannot be written. After an error,
+    nothing is left behind.
     """
     _check(format, precision, changes, pair, text)
     refuse_existing(out)
@@ -161,9 +162,10 @@ def _write(
     tolerance: float | None,
     facts: dict[str, Any],
 ) -> Certificate:
-    """Make the directory `out` for an engine, and return its certificate.
+    """Make the directory `out` for CTranslate2 or ONNX Runtime, and return the certificate.
 
-    `fill` writes the engine's files; regard's recipe and tokenizer are written beside them.
+    `fill` writes the files of that program into a folder. regard's recipe and tokenizer are written
+    into the same folder. `facts` become entries of the manifest.
     """
     positions = len(tables_of(model).target)
     about = _about(model, format, positions) | facts
@@ -182,7 +184,11 @@ def _write(
 
 
 def _about(model: Model, format: str, positions: int) -> dict[str, Any]:  # noqa: A002
-    """The content of the manifest: the model's provenance, the format, the number of positions."""
+    """The entries of the exported model's manifest.
+
+    The entries of `model`'s own manifest are copied, except those that seal its directory, such as
+    checksums. The format, the number of positions and regard's version are added.
+    """
     provenance = {key: value for key, value in model.manifest.items() if key not in SEAL}
     return {**provenance, EXPORTED: format, "positions": positions, "by": __version__}
 
@@ -194,11 +200,11 @@ def _certified(
     positions: int,
     tolerance: float | None,
 ) -> Certificate:
-    """Compare `model` with `theirs`, the exported model; both use the same rules of search."""
+    """Compare `model` with `theirs`, the exported model; both use the same settings of search."""
     search = model.recipe.search
     rules = search if format == "onnx" else search.but(finish="beam")
-    # `transformers` lacks the length penalty of §6.1. If the recipe has this penalty, both models
-    # search without a penalty.
+    # `transformers` lacks GNMT's length penalty (§6.1). If the recipe has this penalty, both models
+    # search without a penalty: alpha = 0.
     if format == "hf" and search.penalty != "length":
         rules = rules.but(penalty="length", alpha=0.0)
     return certify(

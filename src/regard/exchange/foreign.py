@@ -1,4 +1,4 @@
-"""A foreign model (one of another program) that is converted, but not yet written or compared."""
+"""A foreign model (a model of another program), converted but not yet written or compared."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class NotRunError(Exception):
 
 @dataclass(frozen=True)
 class Foreign:
-    """A model of another program, converted to the parts of a model of regard."""
+    """A model of another program, converted to the recipe, weights and tokenizer of regard."""
 
     format: str
     """The name of the foreign format, such as "hf"."""
@@ -31,9 +31,11 @@ class Foreign:
     weights: dict[str, Tensor]
     tokenizer: AnyTokenizer
     files: dict[str, str]
-    """SHA-256 of the files that were read, by name; by path if several have the same name."""
+    """SHA-256 checksums of the files that were read. Each key is the name of a file or, if several
+    files have this name, the path of the file."""
     side: Callable[[], Side]
-    """Opens the foreign model for the certificate; raises NotRunError if it cannot be run here."""
+    """A function that opens the foreign model for the comparison of the certificate. It raises
+    NotRunError if the foreign model cannot be run here."""
 
 
 def not_run(why: str) -> Callable[[], Side]:
@@ -46,11 +48,12 @@ def not_run(why: str) -> Callable[[], Side]:
 
 
 def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) -> Recipe:
-    """A recipe with the given fields, for `vocabulary` entries and sources of `longest` tokens.
+    """A recipe (configuration of regard) with the given fields and sizes.
 
-    A number of entries below 300 becomes 300, and `longest` is moved into the range from 2 to
-    2**20. `fields` must include `d_model` and `heads`. Raises ModelError, which names the file
-    `where`, if no recipe can have the fields.
+    `vocabulary` is the number of vocabulary entries; the recipe has at least 300. `longest` is the
+    maximum length of a source in tokens, and is limited to the range from 2 to 2**20. `fields` must
+    include `d_model` and `heads`. Raises ModelError, which names the file `where`, if no recipe can
+    have these fields.
     """
     width, heads = fields["d_model"], fields["heads"]
     if heads > 0 and width % heads:
@@ -65,13 +68,18 @@ def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) ->
 def most_extra(limit: int, beam: int) -> int:
     """The value of `search.max_extra` that is nearest to `limit` and allowed with this `beam`.
 
-    `limit` is the largest number of tokens that an output of the foreign search may have.
+    `limit` is the maximum length of an output of the foreign search, in tokens. In regard, an
+    output may have at most `search.max_extra` tokens more than its source.
     """
     return max(1, min(limit, 10_000, MOST_STEPPED // max(1, beam)))
 
 
 class ForeignConfig:
-    """The configuration of another program's model; its methods check the type of each value."""
+    """The configuration of another program's model; the methods check the type of each value.
+
+    A method with the argument `default` uses `default` if the key is missing. If `default` is None,
+    all these methods except `get` raise ModelError for a missing key.
+    """
 
     def __init__(self, content: Mapping[str, Any], where: Path):
         self._content, self.where = dict(content), where
@@ -108,7 +116,10 @@ class ForeignConfig:
         return value
 
     def choice(self, key: str, values: Mapping[str, str], default: str | None = None) -> str:
-        """Look up the value of a key in `values`; raises ModelError if `values` lacks it."""
+        """Look up the value of a key in `values`, and return the result.
+
+        Raises ModelError if the value is not a key of `values`.
+        """
         value = self.word(key, default)
         if value not in values:
             raise self.refusal(key, f"one of {', '.join(values)} to be converted exactly")
@@ -117,7 +128,7 @@ class ForeignConfig:
     def only(self, key: str, *values: Any) -> None:
         """Raise ModelError if a key has a value that is not one of `values`.
 
-        A missing key is accepted: it means the first of `values`.
+        A missing key counts as the first of `values`, and is accepted.
         """
         value = self._content.get(key, values[0])
         if value not in values or isinstance(value, bool) != isinstance(values[0], bool):

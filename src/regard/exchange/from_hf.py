@@ -83,11 +83,12 @@ def _config(directory: Path) -> ForeignConfig:
 
 
 def _generation_keys(directory: Path, config: ForeignConfig) -> ForeignConfig:
-    """The settings of the foreign search, from generation_config.json and config.json.
+    """The settings of the model's search, from generation_config.json and config.json.
 
     Older models have all settings in config.json, so config.json gives the settings that
-    generation_config.json lacks. But if generation_config.json lacks the key `_from_model_config`,
-    the model is a newer one: then only the ids of special tokens are read from config.json.
+    generation_config.json lacks. But if generation_config.json exists and does not have the key
+    `_from_model_config`, the model is a newer one. In this case, config.json gives only the ids of
+    special tokens.
     """
     path = directory / "generation_config.json"
     older = {key: config.get(key) for key in GENERATION_KEYS if key in config}
@@ -170,7 +171,10 @@ def _converted(
     tokenizer: SentencePieceTokenizer,
     sources: int,
 ) -> tuple[dict[str, Tensor], Recipe]:
-    """The weights by regard's names, and the recipe with the fields that the weights determine."""
+    """Return the weights under regard's names, and the recipe with fields that depend on them.
+
+    `sources` is the number of entries of the source's vocabulary.
+    """
     weights, model, targets = ForeignWeights(tensors, path), recipe.model, tokenizer.order.size
     source, target, output = _tables(weights, config, sources, targets)
     has_bias = "final_logits_bias" in weights
@@ -195,8 +199,8 @@ def _tables(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The source's embedding, the target's embedding, and the matrix before the softmax.
 
-    Tied matrices are one tensor. If the file stores a tied matrix under several names, one of the
-    copies is used.
+    Each matrix is [entries, d_model]. Tied matrices are returned as one tensor. If the file stores
+    a tied matrix under several names, only one of these copies is used.
     """
     source, target = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
     shared, output = "model.shared.weight", "lm_head.weight"
@@ -224,8 +228,9 @@ def _tables(
 def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[Tensor | None, dict[str, Any]]:
     """The stored table of positional encodings, and the recipe's fields for learned positions.
 
-    Returns None and no fields if no table is stored, or if the stored tables hold the
-    sinusoids of §3.5 with all sines before all cosines, because regard computes such sinusoids.
+    Returns None and no fields if no table is stored. Also returns None and no fields if the stored
+    tables hold the sinusoids of §3.5 with all sines before all cosines, because regard computes
+    such sinusoids itself.
     """
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     d_model = recipe.model.d_model

@@ -34,7 +34,7 @@ _SEARCH: dict[str, tuple[Any, ...]] = {
     "generate_unk": (True,),
     "min_output_length": (1, 0, -1),
 }
-"""Keys that change the search, with the values that can be imported; other values are refused."""
+"""Keys of the search, each with the values that can be imported; other values are refused."""
 _LINEAR = {"q": "q_layer", "k": "k_layer", "v": "v_layer", "o": "output_layer"}
 _FEED_FORWARD = {"1": "pwff_layer.0", "2": "pwff_layer.3", "norm": "layer_norm"}
 
@@ -71,8 +71,9 @@ def _checkpoint(directory: Path) -> Path:
     """The path of the directory's checkpoint.
 
     The checkpoint is the first of `_CHECKPOINTS` that exists or, if none exists, the only .ckpt
-    file. If the checkpoint is a link, the file in `directory` with the name of the link's target is
-    taken instead. Raises ModelError if there is no .ckpt file, or more than one to choose from.
+    file. If one of `_CHECKPOINTS` is a symbolic link, only the file name of the link's target is
+    used, and the file must be in `directory`. Raises ModelError if none of `_CHECKPOINTS` exists
+    and the directory does not have exactly one .ckpt file.
     """
     for name in _CHECKPOINTS:
         path = directory / name
@@ -87,7 +88,7 @@ def _checkpoint(directory: Path) -> Path:
 
 
 def _texts(directory: Path, config: ForeignConfig, given: Texts) -> Texts:
-    """The files and languages of the tokenizer: those of `given`, or else those of the directory.
+    """The files and languages of the tokenizer, from `given` or else from the directory.
 
     Raises ModelError if no tokenizer of regard divides the text in the configured way.
     """
@@ -123,7 +124,7 @@ def _special_names(data: ForeignConfig) -> SpecialNames:
 
 
 def _cuts(config: ForeignConfig) -> bool:
-    """Whether JoeyNMT itself divides words; it then uses only pieces that are in the vocabulary.
+    """Whether JoeyNMT itself divides words into pieces; if so, all pieces are in the vocabulary.
 
     JoeyNMT 1 does not divide words: it reads text whose words have been divided already.
     """
@@ -131,16 +132,16 @@ def _cuts(config: ForeignConfig) -> bool:
 
 
 def _section(config: ForeignConfig, side: str) -> ForeignConfig:
-    """The configuration of the text of `side`, which is "src" or "trg".
+    """The section of the configuration that describes the text of `side`, "src" or "trg".
 
-    JoeyNMT 1 has one configuration for source and target.
+    In JoeyNMT 1, one section describes both source and target.
     """
     data = config.section("data")
     return data.section(side) if _cuts(config) else data
 
 
 def _refuse_other_text(data: ForeignConfig, sides: list[ForeignConfig]) -> None:
-    """Raise ModelError if JoeyNMT changes or divides text in a way that no tokenizer here does."""
+    """Raise ModelError if no tokenizer of regard can change and divide text as configured."""
     if "special_symbols" in data:
         symbols = data.section("special_symbols")
         symbols.only("lang_tags", [])
@@ -156,8 +157,9 @@ def _refuse_other_text(data: ForeignConfig, sides: list[ForeignConfig]) -> None:
 class _Side(NamedTuple):
     """How the text of the source, or of the target, is divided into pieces.
 
-    `kind` is the kind of sub-words, or "word". `file` is the file of the sub-words; it is "" if
-    none is named. `language` is the language for Moses' tokenizer; it is "" if Moses is not used.
+    `kind` is the method, such as "sentencepiece" or "subword-nmt", or "word" if words are not
+    divided. `file` is the file of the sub-word model, or "" if the configuration names no file.
+    `language` is the language for Moses' tokenizer, or "" if Moses' tokenizer is not used.
     """
 
     kind: str
@@ -209,9 +211,9 @@ def _recipe(config: ForeignConfig, weights: ForeignWeights, targets: int) -> Rec
 def _scale(stack: ForeignConfig, usual: str, *, pre: bool) -> bool:
     """Whether a stack (encoder or decoder) multiplies its embeddings by sqrt(d_model).
 
-    `stack` is its configuration. Raises ModelError for a stack that cannot be imported. `usual` is
-    the default of the key `layer_norm`. `pre` tells whether the weights have a LayerNorm after the
-    encoder's last layer.
+    `stack` is the configuration of the stack, and `usual` is the default of its key `layer_norm`.
+    `pre` tells whether the weights have a LayerNorm after the encoder's last layer. Raises
+    ModelError for a stack that cannot be imported.
     """
     stack.only("type", "transformer")
     stack.only("alpha", 1.0, 1)
@@ -227,7 +229,7 @@ def _scale(stack: ForeignConfig, usual: str, *, pre: bool) -> bool:
 def _search(config: ForeignConfig) -> dict[str, Any]:
     """The recipe's fields for the configured beam search.
 
-    JoeyNMT uses the length penalty of §6.1, as regard does. Without the key `beam_size`, JoeyNMT
+    JoeyNMT and regard use the same length penalty (§6.1). Without the key `beam_size`, JoeyNMT
     searches greedily. Raises ModelError for a search that no recipe can describe.
     """
     testing = config.section("testing") if isinstance(config.get("testing"), dict) else config
@@ -241,7 +243,7 @@ def _search(config: ForeignConfig) -> dict[str, Any]:
 def _converted(
     weights: ForeignWeights, config: ForeignConfig, recipe: Recipe, tokenizer: ForeignTokenizer[Any]
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights by regard's names, and the recipe's fields that the weights determine."""
+    """Return the weights under regard's names, and the recipe fields that the weights determine."""
     model, width = recipe.model, recipe.model.d_model
     keys = config.section("model")
     sizes = tokenizer.order_of("source").size, tokenizer.order.size
@@ -259,7 +261,7 @@ def _converted(
 def _own(
     weights: ForeignWeights, keys: ForeignConfig, tied: str, name: str, other: Tensor, entries: int
 ) -> Tensor:
-    """[entries, d_model] The matrix `name`, or `other` if the value of the key `tied` is true."""
+    """[entries, d_model] The matrix `name`; if the value of the key `tied` is true, `other`."""
     if keys.flag(tied, False):
         weights.drop([name])
         return other

@@ -1,6 +1,6 @@
-"""`regard import marian`: read a .npz file of marian-nmt, with the vocabularies of its training.
+"""`regard import marian`: read a model of marian-nmt (a .npz file) and its vocabularies.
 
-The configuration is the text `special:model.yml` inside the file.
+The configuration of the model is the array `special:model.yml` in the .npz file; it holds text.
 """
 
 import re
@@ -30,8 +30,8 @@ from regard.text.foreign.base import ForeignTokenizer
 
 CONFIG = "special:model.yml"
 _ROWS = 1024
-"""The number of positions of an imported model. The sinusoids of marian-nmt have another exponent
-than those of §3.5, so they are stored as a table of learned positions."""
+"""The number of positions of an imported model. marian-nmt computes sinusoids with another exponent
+than §3.5. For this reason, the imported model stores them as a table of learned positions."""
 _NORM_EPSILON = 1e-6
 _ACTIVATIONS = {"relu": "relu", "swish": "swish"}
 """regard's name of each activation function of marian-nmt. The "gelu" of marian-nmt is left out: it
@@ -94,7 +94,7 @@ def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfi
 
 
 def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, Tensor]:
-    """The parameters by their names from `_renamed`; a linear layer's matrix is [outputs, inputs].
+    """The parameters, renamed by `_renamed`; the matrix of a linear layer is [outputs, inputs].
 
     Raises ModelError for a parameter that is not in float32.
     """
@@ -109,9 +109,9 @@ def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, T
 
 
 def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
-    """A parameter with its new name: for example, x_bq becomes x_q.bias.
+    """A dictionary with one parameter, under its new name: for example, x_bq becomes x_q.bias.
 
-    A matrix such as x_Wq is also transposed, and becomes x_q.weight.
+    A matrix such as x_Wq becomes x_q.weight, and is also transposed.
     """
     if norm := re.fullmatch(r"(.*_ln)_(scale|bias)(_pre)?", name):
         stem, kind, pre = norm.groups()
@@ -167,7 +167,7 @@ def _converted(
     tokenizer: ForeignTokenizer[Any],
     sizes: tuple[int, int],
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights by regard's names, and the recipe's fields that the weights determine."""
+    """Return the weights under regard's names, and the recipe fields that the weights determine."""
     model, width = recipe.model, recipe.model.d_model
     one = "Wemb" in weights
     source = weights.take("Wemb" if one else "encoder_Wemb", sizes[0], width)
@@ -201,9 +201,9 @@ def _output(weights: ForeignWeights, keys: ForeignConfig, target: Tensor) -> Ten
 
 
 def _part(*, pre: bool) -> Any:
-    """Return a function that names parts of layers as marian-nmt does (see `PartName`).
+    """Return a function of the type `PartName`, which gives marian-nmt's names of parts of layers.
 
-    The names of marian-nmt count layers from 1.
+    marian-nmt numbers layers from 1. `pre` tells whether the model has pre-norm.
     """
     norm = "ln_pre" if pre else "ln"
 

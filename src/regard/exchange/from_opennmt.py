@@ -42,7 +42,9 @@ _FEED_FORWARD = {"1": "w_1", "2": "w_2", "norm": "layer_norm"}
 
 
 def read_opennmt(path: Path, texts: Texts) -> Foreign:
-    """Read a .pt file with its vocabularies; `texts` names SentencePiece models or files of merges.
+    """Read a .pt file, which contains the model and its vocabularies.
+
+    `texts` names SentencePiece models, or files of merges by subword-nmt.
 
     Raises ModelError for a model that cannot be converted exactly, and RecipeError for files of
     `texts` that cannot be combined.
@@ -74,7 +76,7 @@ def _options(opt: Any, path: Path) -> ForeignConfig:
 
 
 def _vocabularies(vocab: Any, path: Path) -> list[Vocabulary]:
-    """The vocabularies of source and target; one vocabulary if both are equal."""
+    """The vocabularies of source and target, or only one vocabulary if both are equal."""
     vocab = vocab if isinstance(vocab, dict) else {}
     begin = vocab.get("decoder_start_token", _BEGIN)
     if begin != _BEGIN:
@@ -122,7 +124,7 @@ def _recipe(keys: ForeignConfig, targets: int) -> Recipe:
 def _converted(
     weights: ForeignWeights, recipe: Recipe, tokenizer: ForeignTokenizer[Any], path: Path
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights by regard's names, and the recipe's fields that the weights determine."""
+    """Return the weights under regard's names, and the recipe fields that the weights determine."""
     model, width = recipe.model, recipe.model.d_model
     sizes = tokenizer.order_of("source").size, tokenizer.order.size
     source, target = (

@@ -28,7 +28,7 @@ _D_MODEL_OUT = (
     *(f"{layer}.{kind}" for layer in ("W_o", "W_2") for kind in ("weight", "bias")),
     *("norm.weight", "norm.bias"),
 )
-"""Suffixes of the names of regard's weights whose first axis is d_model."""
+"""A weight of regard has d_model as its first axis if its name ends in one of these suffixes."""
 
 
 def is_own(directory: Path) -> bool:
@@ -41,8 +41,8 @@ def read_own_hf(directory: Path) -> Foreign:
 
     The weights may differ from the exported ones: `transformers` may have trained the model further
     and saved the weights under the same names, perhaps in 16 bits. If `model.embeddings` is
-    "inputs", source and target had one embedding, but `transformers` trains two. If the two differ,
-    the restored model has both.
+    "inputs", source and target had one embedding before the export, but `transformers` trains two
+    embeddings. If the two embeddings differ now, the restored model has both.
     """
     path = directory / "model.safetensors"
     files = {name: checksum_of(directory / name) for name in ("recipe.toml", OURS, path.name)}
@@ -78,9 +78,9 @@ def _side(directory: Path, vocabulary: MarianVocabulary) -> MarianSide:
 def _matrices(
     weights: ForeignWeights, recipe: ModelRecipe, size: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The matrices of §3.4 and the bias before the softmax, by regard's names.
+    """Return the embeddings and the output layer (§3.4), under regard's names.
 
-    Also returns the recipe's fields that these weights determine.
+    Also returns the recipe fields that these weights determine.
     """
     kind, width = recipe.embeddings, recipe.d_model
     if kind == "shared":
@@ -105,9 +105,10 @@ def _matrices(
 
 
 def _in_our_order(found: dict[str, Tensor], recipe: ModelRecipe) -> dict[str, Tensor]:
-    """The weights, with the d_model dimensions in regard's order again.
+    """Put the d_model dimensions of the weights into regard's order again.
 
-    With `model.score` = "dot", W_q is divided by sqrt(d_k), because the export multiplied it.
+    If `model.score` is "dot", W_q is divided by sqrt(d_k), because the export multiplied W_q by
+    sqrt(d_k).
     """
     back = torch.from_numpy(np.argsort(order_of_dimensions(recipe)))
     ordered: dict[str, Tensor] = {}

@@ -23,7 +23,7 @@ from regard.text.foreign.base import ForeignTokenizer
 from regard.variants import sinusoids_in_halves
 
 COMPUTED = ("sinusoidal", "halves")
-"""The kinds of positional encodings, as in `model.positions`, that a program may compute."""
+"""Values of `model.positions` for a program that computes its positional encodings."""
 _NORM_EPSILON = 1e-5
 SOURCE = "src", "source", "enc"
 TARGET = "tgt", "trg", "target", "dec"
@@ -63,10 +63,11 @@ class Program:
     """The name of the source's embedding in the state dict; if "", regard looks for it."""
     target_embedding: str = ""
     generator: str = ""
-    """The name of the layer before the softmax, or of the embedding whose matrix it shares."""
+    """The name of the layer before the softmax, or of the embedding whose matrix this layer uses;
+    if "", regard looks for the layer."""
     positions: str = ""
-    """The name of the table of positional encodings; if "", regard looks for it. If the program
-    computes its positional encodings, a value of `COMPUTED`."""
+    """The name of the table of positional encodings; if "", regard looks for the table. If the
+    program has no table and computes its positional encodings, a value of `COMPUTED`."""
     pad: str = "<pad>"
     begin: str = "<s>"
     end: str = "</s>"
@@ -102,7 +103,7 @@ def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
 
 
 def _computed(program: Program, path: Path) -> str:
-    """The positional encodings that the program computes; raises RecipeError if it does not say."""
+    """The kind of positional encodings, from `program`; raises RecipeError if it is not given."""
     if program.positions not in COMPUTED:
         raise RecipeError(
             f"{path}: has no table of positions: give --positions sinusoidal if the program "
@@ -134,7 +135,7 @@ def _prefix(tensors: dict[str, Tensor], path: Path) -> str:
 
 
 def _split(tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The tensors; each joined projection of queries, keys and values is split into three."""
+    """Split each joined projection of queries, keys and values into three; keep other tensors."""
     found = {}
     for name, tensor in tensors.items():
         if name.endswith(("in_proj_weight", "in_proj_bias")):
@@ -153,7 +154,7 @@ class _Names:
     source: str
     target: str
     output: str
-    """The name of the output layer, or of the embedding that it shares, without .weight."""
+    """The name of the output layer, or of the embedding whose matrix it uses, without .weight."""
     positions: str
 
 
@@ -162,10 +163,11 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
 
     Names that `program` gives are used. Any other matrix is found by a word in its name, for
     example "generator" for the output layer. If there is only one embedding, source and target
-    share it. The output layer may share its matrix with an embedding, unless its name is typical of
-    an output layer. The table of positions is the only other tensor with the shape of such a table;
-    if there is none or more than one, its name is "". Raises RecipeError if no matrix or more than
-    one fits, or if the file lacks the table of positions that `program` names.
+    share it. The matrix of the output layer counts as an embedding, too, if its name contains "emb"
+    or has no word of `OUTPUT`. The table of positions is the only other tensor with the shape of
+    such a table; if no tensor or more than one has this shape, the returned name is "". Raises
+    RecipeError if no matrix or more than one matrix fits a role, or if the file lacks the table of
+    positions that `program` names.
     """
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]
@@ -195,17 +197,17 @@ def _matrices(weights: ForeignWeights, names: list[str], width: int) -> list[str
 
 
 def _embedding(embeddings: list[str], parts: tuple[str, ...], side: str, path: Path) -> str:
-    """The only name in `embeddings`, or the only one of several that contains one of `parts`."""
+    """The only name in `embeddings` or, among several, the only name with one of `parts` in it."""
     if len(embeddings) == 1:
         return embeddings[0]
     return _one(embeddings, parts, f"--{side}-embedding", path)
 
 
 def _only_positions(weights: ForeignWeights, names: set[str], width: int) -> str:
-    """The name of the only table of the shape [positions, d_model].
+    """The only name in `names` that belongs to a tensor of the shape [positions, d_model].
 
-    The table may have further axes of length 1. Returns "" if none of the tensors `names` is such a
-    table, or if more than one is.
+    The tensor may have further axes of length 1. `width` is d_model. Returns "" if no tensor or
+    more than one tensor has this shape.
     """
     axes = {name: weights.axes(name) for name in names}
     found = [
@@ -234,7 +236,7 @@ def _one(
 
 
 def _depth(weights: ForeignWeights, stem: str) -> int:
-    """The number of layers whose names begin with `stem`, such as "encoder.layers."."""
+    """The number of layers whose weights have names with the prefix `stem` ("encoder.layers.")."""
     numbers = {
         name[len(stem) :].partition(".")[0] for name in weights.names() if name.startswith(stem)
     }
@@ -274,7 +276,7 @@ def _converted(
     tokenizer: ForeignTokenizer[Any],
     begin: int,
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights by regard's names, and the recipe's fields that the weights determine.
+    """Return the weights under regard's names, and the recipe fields that the weights determine.
 
     `begin` is the id of the target entry with which the decoder begins.
     """
@@ -312,9 +314,9 @@ def _positions(
 ) -> tuple[Tensor | None, dict[str, Any]]:
     """The stored table of positions `name`, and the recipe fields that describe the positions.
 
-    The table is [positions, d_model]. Returns None in its place if no table is stored. Also returns
-    None if the stored table holds the sinusoids of §3.5, alternating or with all sines first,
-    because regard computes such sinusoids.
+    The table is [positions, d_model]. Returns None in place of the table if `name` is "", which
+    means that no table is stored. Also returns None if the stored table holds the sinusoids of
+    §3.5, alternating or with all sines first, because regard computes such sinusoids itself.
     """
     width = recipe.model.d_model
     if not name:

@@ -33,7 +33,8 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "sequence_bias": (None,),
     "stop_strings": (None,),
 }
-"""Keys of a generation config that can change outputs, and the values that change nothing."""
+"""Keys of a generation config that can change outputs. With the values listed here, a key does not
+change outputs; with any other value, the import is refused."""
 SPECIAL_IDS = "eos_token_id", "pad_token_id", "decoder_start_token_id"
 GENERATION_KEYS = (
     *_ONLY, *SPECIAL_IDS, "bad_words_ids", "length_penalty", "max_length", "max_new_tokens",
@@ -41,12 +42,12 @@ GENERATION_KEYS = (
 )  # fmt: skip
 """All keys of a generation config that `generation_of` reads."""
 LONGEST_OUTPUT = 512
-"""The `max_length` of outputs, in tokens, if the configuration does not give one."""
+"""The value of `max_length`, in tokens, if the configuration does not have this key."""
 
 
 @dataclass(frozen=True)
 class Generation:
-    """The search of a generation config, and the ids that the search never writes."""
+    """The settings of the search in a generation config; all ids are ids of the foreign model."""
 
     beam: int
     alpha: float
@@ -56,7 +57,7 @@ class Generation:
     end: int
     pad: int
     forbidden: frozenset[int]
-    """Ids that a search never chooses; if `excluded` is False, the softmax still counts them."""
+    """Ids that the search never chooses. If `excluded` is False, the softmax includes them."""
     excluded: bool
     """The value of `renormalize_logits`: whether the softmax leaves out the forbidden ids."""
 
@@ -73,10 +74,11 @@ class Generation:
 
     @property
     def specials(self) -> tuple[int, int, int]:
-        """The foreign ids that correspond to our <pad>, <s> and </s>; each is -1 if there is none.
+        """The foreign ids that correspond to our <pad>, <s> and </s>; -1 if no id corresponds.
 
-        regard never writes <pad> and <s>, but counts them in the softmax. So a foreign id can
-        correspond to <pad> or <s> only if the foreign search treats this id in the same way.
+        regard never outputs <pad> and <s>, but its softmax includes both. So a foreign id can
+        correspond to <pad> or <s> only if the foreign search never outputs this id, and the foreign
+        softmax includes it.
         """
         counted = frozenset[int]() if self.excluded else self.forbidden
         begin = self.start if self.start in counted else -1
@@ -85,7 +87,10 @@ class Generation:
 
 
 def generation_of(keys: ForeignConfig, vocabulary: int) -> Generation:
-    """Read a generation config; raises ModelError for settings that regard's search lacks."""
+    """Read a generation config, for a target vocabulary with this number of entries.
+
+    Raises ModelError for settings that regard's search lacks.
+    """
     for key, values in _ONLY.items():
         if key in keys and keys.get(key) not in values:
             raise ModelError(
@@ -137,7 +142,7 @@ def _forbidden(keys: ForeignConfig, vocabulary: int) -> frozenset[int]:
 
 
 def _ids(keys: ForeignConfig, key: str, ids: Any, vocabulary: int) -> frozenset[int]:
-    """The `ids` of a key; raises ModelError if they are not a list of ids."""
+    """The list `ids`, which is the value of a key, as a set; raises ModelError for other values."""
     if not isinstance(ids, list) or not all(type(i) is int and 0 <= i < vocabulary for i in ids):
         raise keys.refusal(key, f"ids of the {vocabulary:,} entries")
     return frozenset(ids)

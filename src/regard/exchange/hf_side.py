@@ -63,9 +63,9 @@ class MarianSide:
 
     @torch.inference_mode()
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
-        """[target, vocabulary] The logits after each token of the target, by regard's ids.
+        """[target, vocabulary] The logits of the next token, after each token of `target`.
 
-        A logit is -inf if MarianMTModel lacks the entry, or leaves it out of the softmax.
+        A logit is -inf if MarianMTModel lacks the entry, or leaves the entry out of the softmax.
         """
         theirs = self._order.foreign_ids
         begun = [self._start if i == BOS else theirs[i] for i in target]
@@ -101,7 +101,7 @@ def foreign_side(
 ) -> MarianSide:
     """A `Side` of a certificate: the foreign model in `directory`.
 
-    Its weights are `tensors`, which were read before: `transformers` reads no weights from the
+    `tensors` are the weights of the model, so that `transformers` does not read weights from the
     directory. Raises NotRunError if `transformers` is not installed, or cannot open the directory.
     """
     try:

@@ -16,7 +16,7 @@ OURS = "regard.tokenizer.json"
 
 
 def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> None:
-    """Write the tokenizer's files into a folder; `positions` is the most tokens of a text.
+    """Write the tokenizer's files; a text may have at most `positions` tokens.
 
     Raises ModelError for a tokenizer that is neither regard's own nor a MarianTokenizer.
     """
@@ -32,8 +32,8 @@ def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> N
 def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
     """Write tokenizer.json for the library `tokenizers`, and tokenizer_config.json.
 
-    With this tokenizer.json, the library adds </s> to each line. The file that regard itself reads
-    is written under the name OURS.
+    With this tokenizer.json, the library adds </s> to each line. Another file, with the name OURS,
+    is written for regard itself.
     """
     tokenizer.save(folder / "tokenizer.json")
     content = json.loads((folder / "tokenizer.json").read_text("utf-8"))
@@ -61,7 +61,7 @@ def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
 
 
 def _is_marian(tokenizer: SentencePieceTokenizer) -> bool:
-    """Whether MarianTokenizer can open the tokenizer's files and divides text by the same rules."""
+    """Whether MarianTokenizer can open the tokenizer's files, and divides text in the same way."""
     rules, needed = tokenizer.settings, {"source.spm", "target.spm", "vocab.json"}
     return rules.language_codes and not rules.restricted and needed <= tokenizer.files.keys()
 

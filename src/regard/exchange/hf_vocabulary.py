@@ -1,6 +1,6 @@
 """The vocabulary ids of a model that is exported as MarianMTModel.
 
-They are regard's ids or, if the model was imported, the ids that it had before the import.
+The ids are regard's ids or, if the model was imported, the ids that it had before the import.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _Matrix = NDArray[np.float32]
 class MarianVocabulary:
     """The vocabulary of an exported model.
 
-    `order` (for the target) and `source_order` map exported ids to regard's ids. An `IdOrder` calls
-    exported ids foreign ids.
+    `order` (for the target) and `source_order` map exported ids to regard's ids. In an `IdOrder`,
+    the exported ids are named foreign ids.
     """
 
     order: IdOrder
@@ -105,7 +105,8 @@ class MarianVocabulary:
     def bias(self, bias: _Matrix | None) -> _Matrix:
         """[size] `bias` in the order of the exported ids; zeros if `bias` is None.
 
-        An entry that is never written has a bias below IMPOSSIBLE in regard; here it gets 0.
+        If the bias of an entry is below IMPOSSIBLE in regard, which never outputs this entry, the
+        exported bias of the entry is 0.
         """
         if bias is None:
             return np.zeros(self.order.size, np.float32)
@@ -114,7 +115,7 @@ class MarianVocabulary:
 
 
 def _same_row(matrix: _Matrix, theirs: NDArray[np.int64]) -> int:
-    """The exported id of the entry whose embedding equals that of our <s>; -1 if there is none."""
+    """The exported id of an entry that has the same embedding as our <s>; -1 if there is none."""
     equal = np.flatnonzero((matrix[theirs] == matrix[BOS]).all(1))
     return int(equal[-1]) if len(equal) else -1
 

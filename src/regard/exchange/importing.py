@@ -34,10 +34,10 @@ def write_imported(out: Path, foreign: Foreign) -> Certificate:
 
 
 def _proved(folder: Path, foreign: Foreign) -> Certificate:
-    """The certificate of the model in `folder`."""
+    """Compare the model in `folder` with the foreign model, and return the certificate."""
     model, conversion = open_model(folder), f"{foreign.format} to regard"
     search = model.recipe.search
-    # `transformers` lacks the length penalty of §6.1. If the recipe has this penalty, both models
+    # `transformers` lacks GNMT's length penalty (§6.1). If the recipe has this penalty, both models
     # search without a penalty: alpha = 0.
     alpha = search.alpha if search.penalty == "length" else 0.0
     ours = OurSide(model, search.but(penalty="length", finish="beam"))

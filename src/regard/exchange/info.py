@@ -1,4 +1,4 @@
-"""`regard info`: everything that a model directory says about itself."""
+"""`regard info`: collect the facts about a model from the files of its directory."""
 
 from contextlib import suppress
 from pathlib import Path

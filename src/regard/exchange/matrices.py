@@ -1,8 +1,8 @@
 """A foreign model's embeddings and its layer before the softmax, in the order of regard's ids.
 
 regard's ids are 0 = <pad>, 1 = <s>, 2 = </s>; all other foreign entries follow in the foreign
-order. An entry that has no counterpart in the foreign model has a bias of -1e30, so its probability
-is 0.
+order. If the foreign model lacks <pad> or <s>, this entry has a bias of -1e30 before the softmax,
+so that its probability is 0.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ Kind = Literal["shared", "target", "inputs", "apart"]
 class ForeignMatrices:
     """A foreign model's embeddings `source` and `target`, and `output`, the matrix before softmax.
 
-    Each is [entries, d_model], and its row number is the foreign id.
+    Each matrix is [entries, d_model]; the number of a row is a foreign id.
     """
 
     tokenizer: ForeignTokenizer[Any]
@@ -51,9 +51,10 @@ class ForeignMatrices:
         bias: Tensor | None,
         where: Path,
     ) -> Self:
-        """The matrices of a model whose decoder begins with the entry that becomes our <s>.
+        """The matrices of a model whose decoder begins with an entry of its vocabulary.
 
-        Raises ModelError, which begins with `where`, if the target's vocabulary has no such entry.
+        This entry becomes our <s>. Raises ModelError, which begins with `where`, if the target's
+        vocabulary has no such entry.
         """
         begin = tokenizer.order.specials[BOS]
         if begin < 0:
@@ -76,7 +77,7 @@ class ForeignMatrices:
 
     @property
     def output_bias(self) -> Tensor | None:
-        """[entries] The bias before the softmax, by regard's ids; None if all its values are 0."""
+        """[entries] The bias before the softmax, in the order of regard's ids; None if it is 0."""
         order = self.tokenizer.order
         ids = torch.tensor(order.foreign_ids)
         bias = torch.zeros(order.size) if self.bias is None else self.bias.clone()
@@ -85,7 +86,7 @@ class ForeignMatrices:
         return ours if ours.any() else None
 
     def weights(self, positions: Tensor | None = None) -> dict[str, Tensor]:
-        """The matrices and the bias by regard's names, with rows in the order of regard's ids.
+        """The matrices and the bias under regard's names, with rows in the order of regard's ids.
 
         `positions`, a table of learned positions [positions, d_model], is copied into every
         embedding.
@@ -107,9 +108,10 @@ class ForeignMatrices:
 
 
 def _ordered(table: Tensor, order: IdOrder, start: Tensor | None) -> Tensor:
-    """The rows of `table` in the order of regard's ids; `start`, if given, is the row of <s>.
+    """The rows of `table` in the order of regard's ids.
 
-    The row of an id that has no foreign id is 0.
+    If an id of regard has no foreign id, its row has only zeros. Unless `start` is None, the row of
+    <s> is `start`.
     """
     ids = torch.tensor(order.foreign_ids)
     rows = table[ids.clamp(min=0)]

@@ -94,7 +94,7 @@ class Graph:
         return self.node("Add", product, self.weight(f"{name}.bias"))
 
     def embedded(self, ids: str, first: str, matrix: str) -> str:
-        """§3.4 and §3.5: embed tokens [rows, length], of which the first has position `first`."""
+        """§3.4 and §3.5: embed tokens [rows, length], whose positions begin at `first`."""
         scaled = self.node("Gather", self.weight(matrix), ids)
         if self.recipe.embedding_scale:
             scaled = self.node("Mul", scaled, self.number(self.recipe.d_model**0.5))
@@ -157,7 +157,7 @@ class Graph:
         return self.linear(joined, f"{name}.W_o")
 
     def _scores(self, query: str, keys: str, name: str) -> str:
-        """[rows, heads, queries, keys] How well each query fits each key (§3.2.1)."""
+        """[rows, heads, queries, keys] The score of each query for each key (§3.2.1)."""
         if self.recipe.score == "additive":
             one, other = (
                 self.node("Unsqueeze", x, self.integers(axis))
@@ -229,10 +229,10 @@ def decoder_graph(
 
 
 def _decoder_layer(graph: Graph, y: str, layer: int, cache: Sequence[str], blocked: str) -> str:
-    """Add a decoder layer at one position; return its output.
+    """Add a decoder layer at one position; return the layer's output.
 
-    The keys and values of self-attention, at this position and all before it, become outputs of the
-    graph.
+    `cache` has the names that `_cache_inputs` returns. The keys and values of self-attention, at
+    this position and at all earlier positions, become outputs of the graph.
     """
     memory_keys, memory_values, past_keys, past_values = cache
     recipe, name = graph.recipe, f"decoder.{layer}"
@@ -252,7 +252,10 @@ def _decoder_layer(graph: Graph, y: str, layer: int, cache: Sequence[str], block
 
 
 def _cache_inputs(graph: Graph, layer: int) -> list[str]:
-    """Declare as inputs the keys and values of the memory, then the keys and values of the past."""
+    """Declare the inputs with the keys and values of the memory and of the past.
+
+    Returns the names of the inputs: memory keys, memory values, past keys, past values.
+    """
     recipe = graph.recipe
     widths = {"key": recipe.d_k, "value": recipe.d_v}
     lengths = {"memory": "source", "past": "past"}

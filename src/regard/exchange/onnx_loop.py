@@ -40,7 +40,9 @@ class Graphs:
     def step(
         self, tokens: np.ndarray, state: dict[str, np.ndarray]
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """[rows, vocabulary] logits of the tokens after `tokens`, and the inputs of the next step.
+        """[rows, vocabulary] The logits of each row's next token, and the inputs of the next step.
+
+        `tokens` has the last token of each row; in the first step, this is <s>.
 
         To reorder the rows, as beam search does after a step, reorder every array of the inputs.
         """

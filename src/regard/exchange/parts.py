@@ -1,4 +1,4 @@
-"""Parts of a model that several export formats need: weights, names and positional encodings."""
+"""Data of a model that several export formats need: weights, names, positional encodings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NamedWeights = Mapping[str, NDArray[np.float32]]
 
 
 class Matrices(NamedTuple):
-    """The names of the three matrices of §3.4; tied matrices have one name."""
+    """The names of the embeddings and of the output matrix (§3.4); tied matrices have one name."""
 
     source: str
     target: str

@@ -26,7 +26,7 @@ def refuse_other_sinusoids(weights: ForeignWeights, name: str, width: int, where
 
 
 def learned_positions(table: Tensor, recipe: Recipe) -> tuple[Tensor, dict[str, Any]]:
-    """Return `table`, and the fields of a recipe that has it as its table of learned positions."""
+    """Return `table`, and the fields of a recipe whose learned positional encodings are `table`."""
     longest = min(recipe.data.max_length, len(table))
     fields = {"positions": "learned", "max_positions": len(table), "max_length": longest}
     return table, fields
@@ -35,8 +35,8 @@ def learned_positions(table: Tensor, recipe: Recipe) -> tuple[Tensor, dict[str, 
 def tensor2tensor_sinusoids(length: int, d_model: int) -> Tensor:
     """[length, d_model] All sines, then all cosines, of pos / 10000^(i / (d_model / 2 - 1)).
 
-    Here i counts the sines, and likewise the cosines, from 0. tensor2tensor, marian-nmt and fairseq
-    have these positional encodings. In §3.5 the exponent is 2i / d_model.
+    i is the number of the sine or of the cosine, from 0. tensor2tensor, marian-nmt and fairseq have
+    these positional encodings. In §3.5, the exponent is 2i / d_model.
     """
     half = d_model // 2
     rates = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(1e4) / (half - 1)))

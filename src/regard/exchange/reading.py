@@ -162,7 +162,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _refuse_compressed(path: Path) -> None:
-    """Raise ValueError for an archive that is compressed: a small one could fill the memory."""
+    """Raise ValueError for a compressed archive, because a small archive could fill the memory."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
@@ -172,7 +172,7 @@ def _refuse_compressed(path: Path) -> None:
 def _unpickled(error: pickle.UnpicklingError) -> str:
     """The reason why a pickle is refused.
 
-    If `error` tells the name of what the pickle would call, the reason includes this name.
+    If `error` names a function or class that the pickle would call, the reason contains this name.
     """
     text = str(error)
     named = text.partition("GLOBAL ")[2].partition(" ")[0]
@@ -188,7 +188,7 @@ def _dense(tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
     """Return the tensors; raise ModelError for sparse, quantised or oversized ones.
 
     One tensor may have at most as many bytes as the file; all tensors together may have at most
-    `_SHARED` times as many.
+    `_SHARED` times as many bytes as the file.
     """
     size, shown = path.stat().st_size, 0
     for name, tensor in tensors.items():

@@ -18,7 +18,7 @@ from regard.text.tokenizer import EOS
 class OurSide:
     """A `Side` of a certificate: an opened model of regard.
 
-    It searches by `rules` or, if `rules` is None, by the model's recipe.
+    `rules` are the settings of the search; if None, the settings in the model's recipe are used.
     """
 
     def __init__(self, model: Model, rules: SearchRecipe | None = None):
@@ -35,7 +35,7 @@ class OurSide:
 
     @torch.inference_mode()
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
-        """[target, vocabulary] The logits after each token of the target."""
+        """[target, vocabulary] The logits of the next token, after each token of `target`."""
         logits = self._model.network(one_per_row([source]), one_per_row([target]))
         return logits[0].float().numpy()
 

@@ -1,13 +1,15 @@
-"""Make a SentencePiece model that cuts text as our byte-pair encoding does, as far as possible.
+"""Make a SentencePiece model that divides text like our byte-pair encoding, as far as possible.
 
-SentencePiece merges characters; our merges join bytes. An entry of complete characters becomes a
-piece of the SentencePiece model, and the order of the merges gives its score. A character without a
-piece is written as byte pieces, such as <0xE2>.
+SentencePiece merges characters; our byte-pair encoding merges bytes. An entry of our vocabulary
+that consists of complete characters becomes a piece of the SentencePiece model, and the order of
+the merges gives the score of the piece. A character without a piece is encoded as byte pieces, such
+as <0xE2>.
 
-SentencePiece cannot express two things. First, an entry of ours may end within a character. Second,
-our merges make an entry from only one pair of parts, while SentencePiece makes a piece from every
-pair that spells it. For these two reasons, the cuts of SentencePiece may differ from ours. They
-rarely do, but each model is tested on text before use.
+Two properties of our encoding cannot be expressed in SentencePiece. First, an entry of our
+vocabulary may end within a character. Second, each of our merges joins one fixed pair of entries,
+while SentencePiece makes a piece from any pair of pieces that together spell the piece. For these
+two reasons, SentencePiece may divide a text differently. This is rare, but each SentencePiece model
+is tested on text before use.
 """
 
 from __future__ import annotations
@@ -26,17 +28,17 @@ except ImportError:
     raise MissingExtra("a SentencePiece model", "exchange") from None
 
 UNKNOWN = "<unk>"
-"""The piece for unknown text. SentencePiece demands this piece, but no text is cut into it, because
-every byte has a piece."""
+"""The piece for unknown text. SentencePiece demands this piece, but no text is encoded with it,
+because every byte has a piece."""
 _HIDDEN = [byte for byte in range(256) if chr(byte) not in BYTE_ALPHABET]
 _BYTES = {c: ord(c) if ord(c) < 256 else _HIDDEN[ord(c) - 256] for c in BYTE_ALPHABET}
 """For each character of BYTE_ALPHABET, the byte that the character stands for."""
 
 
 class Pieces(NamedTuple):
-    """A SentencePiece model as bytes, and a name for each entry of regard's vocabulary, by its id.
+    """A SentencePiece model as bytes, and the names of regard's entries, in the order of their ids.
 
-    An entry that is a piece of the model has the piece's name.
+    If an entry of regard's vocabulary is a piece of the SentencePiece model, its name is the piece.
     """
 
     model: bytes
@@ -44,7 +46,7 @@ class Pieces(NamedTuple):
 
 
 def sentence_pieces(tokenizer: Tokenizer) -> Pieces:
-    """Make the SentencePiece model of a tokenizer; raises ModelError for word pieces."""
+    """Make the SentencePiece model for a tokenizer; raises ModelError if it has word pieces."""
     merges = tokenizer.merges
     if not len(merges):
         raise ModelError(
@@ -70,7 +72,7 @@ def sentence_pieces(tokenizer: Tokenizer) -> Pieces:
 
 
 def refuse_other_cuts(pieces: Pieces, tokenizer: AnyTokenizer, lines: Sequence[str]) -> None:
-    """Raise ModelError if Argos Translate cuts or joins a line differently from our tokenizer.
+    """Raise ModelError if Argos Translate splits or joins a line differently from our tokenizer.
 
     Argos Translate joins pieces as SentencePiece does, and then replaces every "_" by a space.
     """

@@ -28,14 +28,15 @@ _ESCAPES = {
     "r": "\r", "e": "\x1b", " ": " ", '"': '"', "/": "/", "\\": "\\", "N": "\x85", "_": "\xa0",
     "L": "\u2028", "P": "\u2029",
 }  # fmt: skip
-"""The characters that YAML writes as a backslash and another character."""
+"""For each character that may follow a backslash in YAML, the character that the two stand for."""
 
 
 @dataclass(frozen=True)
 class Texts:
     """The files of a tokenizer.
 
-    A field has one entry that source and target share, or two: the source's and the target's.
+    Each field has up to two entries: one entry is used for both source and target; two entries are
+    the source's and the target's, in this order.
     """
 
     vocabularies: Sequence[Path] = ()
@@ -76,7 +77,7 @@ class Texts:
 class SpecialNames:
     """The names of special pieces in a vocabulary; None if the foreign program has no such piece.
 
-    A decoder begins with the piece `begin`, and never writes `begin` or `pad`.
+    A decoder begins with the piece `begin`, and never outputs `begin` or `pad`.
     """
 
     pad: str | None
@@ -118,12 +119,13 @@ def tokenizer_of(
     given: Sequence[Vocabulary] = (),
     restricted: bool = False,
 ) -> ForeignTokenizer[Any]:
-    """Make a tokenizer; `sizes` are those of the model's source and target vocabularies.
+    """Make a tokenizer for a model; `sizes` are the sizes of its source and target vocabularies.
 
-    With `shared`, source and target must have one vocabulary. `given` are vocabularies that were
-    found in the model itself. With `restricted`, words are divided only into pieces of the
-    vocabulary. Raises ModelError if a file is damaged or does not fit the model, and RecipeError if
-    a file is missing or files cannot be combined.
+    `names` are the names of special pieces. With `shared`, source and target must have the same
+    vocabulary. `given` are vocabularies that were found in the model itself; they replace the files
+    `texts.vocabularies`. With `restricted`, words are divided only into pieces of the vocabulary.
+    Raises ModelError if a file is damaged or does not fit the model, and RecipeError if a file is
+    missing or files cannot be combined.
     """
     texts.refuse_unfit()
     known = _known(texts, given, shared)
@@ -186,7 +188,7 @@ def _moses_settings(texts: Texts, names: SpecialNames, *, restricted: bool) -> M
 
 
 def _known(texts: Texts, given: Sequence[Vocabulary], shared: bool) -> list[Vocabulary]:
-    """The vocabulary that source and target share, or the source's and the target's."""
+    """The shared vocabulary alone, or two vocabularies: the source's and the target's."""
     known = list(given) or [read_vocabulary_of(path) for path in texts.vocabularies]
     if not known and not texts.cutters:
         raise RecipeError("give its vocabulary by --vocab, or its SentencePiece model by --spm")

@@ -1,8 +1,8 @@
 """Write a model as a package of Argos Translate; LibreTranslate installs such packages, too.
 
 A package is a zip file of one folder. The folder holds metadata.json, sentencepiece.model and
-`model`, a directory in CTranslate2's format. Argos Translate has its own settings for beam search;
-the settings in the model's recipe have no effect.
+`model`, a directory in CTranslate2's format. Argos Translate has its own settings for beam search,
+so that the search settings in the model's recipe have no effect.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def write_argos(
     `lines` are text of both languages, on which the SentencePiece model is tested. `prove` makes
     the certificate from the directory in CTranslate2's format. Raises RecipeError if `pair` is not
     of the form en-de, or if the name of `out` does not end in ENDING. Raises ModelError if
-    SentencePiece cannot cut text as the model's tokenizer does, or if CTranslate2 cannot compute
-    the model.
+    SentencePiece divides `lines` differently from the model's tokenizer, or if CTranslate2 cannot
+    compute the model.
     """
     source, target = _languages(pair)
     if out.suffix != ENDING:
@@ -68,7 +68,7 @@ def write_argos(
 
 
 def _pack(folder: Path, out: Path) -> None:
-    """Write the zip file `out`, which contains the folder under its own name."""
+    """Write the zip file `out`; all paths in the zip file begin with the name of `folder`."""
     with new_file(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as package:
         for path in sorted(folder.rglob("*")):
             package.write(path, path.relative_to(folder.parent))

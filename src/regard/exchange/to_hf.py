@@ -1,9 +1,9 @@
 """Write a model as Hugging Face's MarianMTModel, which has the paper's architecture.
 
-MarianMTModel computes its sinusoids itself, with all sines before all cosines; in regard, sines and
-cosines alternate. For this reason, the d_model dimensions of the vectors between sub-layers are put
-in Marian's order, in every weight that has them as an axis. The exported model computes the same
-sums in another order.
+MarianMTModel computes sinusoids with all sines before all cosines. In regard, sines and cosines
+alternate, unless `model.positions` is "halves". For this reason, the export changes the order of
+the d_model dimensions, in every weight that has an axis of these dimensions. So the exported model
+computes the same sums as regard's model, but adds the terms in another order.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _generation(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:
     """The settings of `generate` nearest to our search; the model card tells what differs."""
     search, longest = model.recipe.search, positions_of(model)
     if isinstance(model.tokenizer, ForeignTokenizer):
-        # An import sets max_extra to the most tokens of an output; max_length counts <s>, too.
+        # An import sets max_extra to the maximum length of an output; max_length also counts <s>.
         longest = min(longest, search.max_extra + 1)
     return {
         **vocabulary.ids,

@@ -95,7 +95,7 @@ class ForeignWeights:
             self._left.pop(name, None)
 
     def finish(self) -> None:
-        """Raise ModelError if a weight has not been taken: regard's model has no place for it."""
+        """Raise ModelError if a tensor has not been taken, because regard has no such weight."""
         if self._left:
             first = sorted(self._left)[0]
             raise ModelError(
@@ -110,7 +110,7 @@ def layers(
     part: PartName,
     last: Callable[[str], str] = "{}.layer_norm".format,
 ) -> dict[str, Tensor]:
-    """Take the weights of all layers, and return them by regard's names.
+    """Take the weights of all layers, and return them under regard's names.
 
     Unless `model.norm` is "post", a LayerNorm ends the encoder and another ends the decoder; their
     weights are taken, too. `part` gives the foreign names of the parts of layers; `last` gives the

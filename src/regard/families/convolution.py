@@ -1,7 +1,7 @@
 """Convolutions over the positions of a row, computed as one linear layer (§4, Table 1).
 
-The inputs that a position sees are laid side by side. A convolution is then a linear layer. For
-this reason, every implementation in `regard.arithmetic` can compute it.
+The inputs that the kernel sees at a position are concatenated, so that a convolution is a linear
+layer. For this reason, every implementation in `regard.arithmetic` can compute a convolution.
 """
 
 import torch
@@ -36,7 +36,10 @@ class Convolution(Computing):
         return self.by.linear(torch.cat([padded[:, i : i + length] for i in starts], -1), self.W)
 
     def start(self, x: Float[Tensor, "rows *length inputs"]) -> Float[Tensor, "rows 1 reach d"]:
-        """The past at the first position: zeros in place of the `reach` inputs before it."""
+        """The past before the first position: zeros in place of `reach` earlier inputs.
+
+        `x` gives only the number of rows, the number format and the device.
+        """
         return x.new_zeros(len(x), 1, self.reach, self.W.in_features // self.kernel)
 
     def step(
@@ -44,7 +47,10 @@ class Convolution(Computing):
         x: Float[Tensor, "sentences beams inputs"],
         past: Float[Tensor, "sentences beams reach inputs"],
     ) -> tuple[Tensor, Tensor]:
-        """The output of a causal convolution at one more position, and the new past."""
+        """The output of a causal convolution at the next position, and the new past.
+
+        `x` is the input at this position, and `past` has the `reach` inputs before it.
+        """
         window = torch.cat([past, x.unsqueeze(2)], dim=2)
         seen = window[:, :, :: self.dilation].flatten(2)
         return self.by.linear(seen, self.W), window[:, :, 1:]

@@ -81,8 +81,8 @@ class DecoderConvolution(GatedLayer):
         """The layer's output, from its input y.
 
         `embedded` holds the embeddings of the target, and `memory` the keys and values of the
-        source. `mask` tells which source positions a target position may attend to. `looked_up`
-        explains `scale`.
+        source. `mask` tells which source positions a target position may attend to. The method
+        `looked_up` explains `scale`.
         """
         convolved = self.convolution(self.dropped(y, self.dropout))
         return self.looked_up(y, convolved, embedded, memory, mask, scale)
@@ -96,10 +96,10 @@ class DecoderConvolution(GatedLayer):
         mask: Mask,
         scale: Float[Tensor, "rows 1 1"],
     ) -> Float[Tensor, "rows target d"]:
-        """The layer's output, from its input y and y's convolution, which is twice as wide as y.
+        """The layer's output, from its input y; `convolved` is the convolution of y, twice as wide.
 
-        Attention gives a mean over the source. If all weights are equal, the mean times `scale` has
-        the variance of a single position.
+        Attention gives a mean over the source. The mean is multiplied by `scale`: if all attention
+        weights are equal, the product has the variance of a single position.
         """
         h = F.glu(convolved)
         # `attend` divides scores by sqrt(width), and ConvS2S does not. So the query is multiplied

@@ -3,7 +3,7 @@
 Layers are residual blocks of dilated convolutions, without attention. The decoder is stacked on the
 encoder: at each position, the decoder reads the previous token and the encoder's output at the same
 position of the source ("dynamic unfolding"). A translation may be longer than its source, so the
-encoder writes more positions than it reads; `unfolded` gives their number.
+encoder has more outputs than inputs; `unfolded` gives the number of the outputs.
 
 Three things differ from ByteNet: pieces of words take the place of bytes; the two inputs of the
 decoder are added, since embeddings are as wide as the blocks; and no ReLU follows the last layer,
@@ -31,11 +31,11 @@ from regard.families.stepping import StepState, is_real
 from regard.recipe import ModelRecipe
 
 DILATIONS = (1, 2, 4, 8, 16)
-"""The dilations of successive blocks; after the last one, they begin again."""
+"""The dilations of successive blocks; after the block with 16, the next block has 1 again."""
 
 
 def unfolded(length: Any) -> Any:
-    """How many positions the encoder writes for a source: 1.2 times its length, rounded up."""
+    """The number of the encoder's outputs for a source: 1.2 times its length, rounded up."""
     return length + -(-length // 5)
 
 
@@ -57,7 +57,11 @@ class DilatedBlock(Computing):
     def forward(
         self, x: Float[Tensor, "rows length d"], real: Float[Tensor, "rows length 1"] | None = None
     ) -> Float[Tensor, "rows length d"]:
-        """The block's output; in the encoder, `real` is 1 where the encoder writes, else 0."""
+        """The block's output.
+
+        In the encoder, `real` is 1 at the first `unfolded(m)` positions of a sentence of m tokens,
+        and 0 at later positions. In the decoder, `real` is None.
+        """
         inner = self.narrowed(x)
         return self.widened(x, self.convolution(inner if real is None else inner * real))
 
@@ -96,7 +100,7 @@ class DilatedModel(EncoderDecoder):
         return {}
 
     def encode(self, source: Rows) -> Float[Tensor, "rows unfolded d_model"]:
-        """The encoder's outputs at the `unfolded` positions of each sentence; zeros follow them."""
+        """The encoder's outputs: `unfolded(m)` for a sentence of m tokens, followed by zeros."""
         reads, writes = is_real(source), _writes(is_real(source))
         x = self.embedding(source.ids, source.positions, source.ids.shape[1])
         x = x * reads.unsqueeze(-1)
@@ -142,6 +146,6 @@ class DilatedModel(EncoderDecoder):
 
 
 def _writes(reads: Bool[Tensor, "rows source"]) -> Bool[Tensor, "rows unfolded"]:
-    """True at the positions that the encoder writes."""
+    """True at the first `unfolded(m)` positions of a row, if `reads` is True at m positions."""
     places = torch.arange(unfolded(reads.shape[1]), device=reads.device)
     return places < unfolded(reads.sum(1, keepdim=True))

@@ -28,7 +28,11 @@ def draw_variance(layer: nn.Linear, variance: float) -> None:
 
 
 def draw_embeddings(model: nn.Module) -> None:
-    """Draw all embeddings; multiplied by sqrt(d_model), they have a standard deviation of 1."""
+    """Draw all embeddings of a model.
+
+    Token embeddings have a standard deviation of 1 after the multiplication by sqrt(d_model).
+    Learned positional encodings have a standard deviation of 1.
+    """
     for module in model.modules():
         if isinstance(module, Embedding | OutputMatrix):
             draw_normal(module.tokens.weight, module.tokens.embedding_dim**-0.5)

@@ -4,8 +4,8 @@ The first layer of the encoder reads a sentence in both directions. In both stac
 residual connections from the third layer on. The decoder's first layer gives the queries of
 additive attention (Bahdanau et al., 2014). Every further layer of the decoder reads two vectors
 side by side: the output of attention, and the output of the layer below. The decoder's first layer
-reads no output of attention, not even that of the previous position. So one call of a fused LSTM
-computes a whole row in this layer.
+reads no output of attention, not even the output at the previous position. For this reason, one
+call of a fused LSTM can compute the first layer at all positions of a row.
 """
 
 from __future__ import annotations
@@ -53,12 +53,15 @@ class Lstm(Computing):
         h: Float[Tensor, "*batch width"],
         cell: Float[Tensor, "*batch width"],
     ) -> tuple[Tensor, Tensor]:
-        """The output at one more position, and the state of the cells after it."""
+        """The output at the next position, and the new state of the cells.
+
+        `x` is the input at this position; `h` and `cell` are the previous output and state.
+        """
         return lstm_cell(self.by.linear(x, self.W_x) + self.by.linear(h, self.W_h), cell)
 
 
 class BothDirections(nn.Module):
-    """The encoder's first layer: two LSTMs, one of which reads each sentence from its end."""
+    """The encoder's first layer: two LSTMs, of which the second reads each sentence backwards."""
 
     def __init__(self, width: int):
         super().__init__()

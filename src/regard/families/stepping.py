@@ -15,13 +15,13 @@ class StepState:
     """The state before a step: tensors with a row for each hypothesis, or for each sentence."""
 
     past: tuple[Float[Tensor, "sentences beams ..."], ...]
-    """The tensors that the layers keep of each hypothesis after reading its tokens so far."""
+    """For each hypothesis, what the layers need to remember of the tokens that they have read."""
     memory: tuple[Float[Tensor, "sentences ..."], ...]
     """The encoded source, in the form that the family's decoder reads."""
     real: Bool[Tensor, "sentences source"]
     """True where the source is not padding."""
     length: int = 0
-    """The number of tokens decoded so far, <s> included."""
+    """The number of tokens that the decoder has read, <s> included."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -30,7 +30,11 @@ class StepState:
         return sentences, beams
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> Self:
-        """Keep these rows, in this order; `rows[s]` has the old numbers of sentence s's rows."""
+        """The state with only these hypotheses, in this order; sentences may be left out, too.
+
+        `rows[s, b]` is the old row number of hypothesis b of sentence s in the new state. In the
+        old state, hypothesis b of sentence s has the row number s * beams + b.
+        """
         sentences, beams = self.shape
         past = tuple(x.flatten(0, 1)[rows] for x in self.past)
         if len(rows) == sentences:
@@ -52,7 +56,7 @@ def is_real(rows: Rows) -> Bool[Tensor, "rows length"]:
 def reversal(real: Bool[Tensor, "rows length"]) -> Int[Tensor, "rows length"]:
     """For each position, the position of the token that moves there if sentences are reversed.
 
-    Padding, which follows a sentence, stays in its place.
+    Padding, which follows a sentence, does not move.
     """
     places = torch.arange(real.shape[1], device=real.device)
     lengths = real.sum(1, keepdim=True)

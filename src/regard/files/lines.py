@@ -44,10 +44,10 @@ _ZSTD = b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in ran
 def read_lines(path: str | Path, read: Callable[[int], object] | None = None) -> Iterator[str]:
     """The lines of a file, without their line feeds; the last line may lack one.
 
-    After each block, `read` is called with the number of stored bytes read since its last call.
-    Raises DataError, with file and line, for a missing or unreadable file, a directory, text that
-    is not UTF-8, binary content, an archive that is damaged, truncated or grows too much, and a
-    line over LONGEST_LINE.
+    After each block, `read` is called with the number of bytes of the file, before unpacking, that
+    were read since the last call; for a pipe, `read` is never called. Raises DataError, with file
+    and line, for a missing or unreadable file, a directory, text that is not UTF-8, binary content,
+    an archive that is damaged, truncated or grows too much, and a line over LONGEST_LINE.
     """
     number = 0
     for block in read_blocks(path, read):
@@ -85,7 +85,8 @@ _ARCHIVES = {
     "bzip2": rb"BZh[1-9]1AY&SY", "zip": rb"PK\x03\x04", "7z": rb"7z\xbc\xaf", "PDF": rb"%PDF-\d",
     "gzip": rb"\x1f\x8b", "xz": rb"\xfd7zXZ", "zstd": rb"\x28\xb5\x2f\xfd",
 }  # fmt: skip
-"""The first bytes of files that are not text. The last three are found only in an archive."""
+"""The first bytes of files that are not text. The last three are found only in files that were
+packed twice, because one layer of packing has been removed before."""
 
 
 def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
@@ -134,7 +135,7 @@ def refuse_unreadable(path: str | Path) -> None:
 
 
 def text_checksum(path: str | Path) -> str:
-    """The `checksum` of a stored text file; raises DataError if it cannot be read."""
+    """The SHA-256 of a text file as it is stored; raises DataError if the file cannot be read."""
     with refusing_read_errors(path):
         return checksum(Path(path), follow_links=True)
 

@@ -51,9 +51,9 @@ def replace_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, An
 def replace_file(path: Path, name: str, content: bytes, **about: Any) -> bool:
     """Replace one file of a sealed directory; set its checksum and `about` in the manifest.
 
-    Nothing is verified: another file that is damaged stays damaged. Returns False, and changes
-    nothing, if the directory has no manifest that can be read. Raises RegardError if a file cannot
-    be written. After a kill, the directory has the old file or the new one, or else no manifest.
+    The other files are neither verified nor changed. Returns False, and changes nothing, if the
+    directory has no manifest that can be read. Raises RegardError if a file cannot be written.
+    After a kill, the directory has the old file or the new one, or else no manifest.
     """
     try:
         manifest = read_manifest(path)
@@ -76,7 +76,7 @@ def _fill(folder: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> 
 
 
 def seal(directory: Path, names: Iterable[str], about: dict[str, Any]) -> None:
-    """Write the manifest: format, `about`, checksums of the named files, and its own checksum."""
+    """Write the manifest: format, `about`, checksums of the named files and of the manifest."""
     manifest = {"format": SEALED_FORMAT, **about}
     manifest["files"] = {name: checksum(directory / name) for name in names}
     manifest["checksum"] = _own_checksum(manifest)

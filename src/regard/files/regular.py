@@ -47,7 +47,10 @@ def checksum(path: Path, *, follow_links: bool = False) -> str:
 
 
 def identity(path: Path) -> tuple[int, ...]:
-    """Numbers of which one changes if the file is replaced or written to; links are followed."""
+    """Three numbers; at least one differs after the file is replaced or written to.
+
+    Links are followed.
+    """
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
 

@@ -7,8 +7,8 @@ Several processes may write the same directory `out` at the same time. In the fo
     .out.12345678.partial    the new directory, while it is written
     .out.12345678.earlier    the earlier directory, while it is replaced
 
-After a kill, the next writer gives the earlier directory its name back, or removes it if there is a
-new `out`.
+After a kill, the next writer renames the earlier directory to `out`; if there is a new `out`, the
+writer removes the earlier directory.
 """
 
 import fcntl
@@ -83,7 +83,7 @@ def _claimed(place: Path) -> Iterator[Path]:
 def _clear_leftovers(place: Path) -> None:
     """Remove the files and folders that killed writers of `place` left beside it.
 
-    If there is no `place`, the earlier directory gets its name back.
+    If `place` does not exist, the earlier directory is renamed to `place`.
     """
     leftover = re.compile(
         re.escape(f".{place.name}.") + f"[0-9a-f]{{8}}({LOCK}|{PARTIAL}|{EARLIER})"

@@ -27,7 +27,7 @@ def write_tensors(
         for name, tensor in tensors.items()
     }
     path.touch()
-    # safetensors lets only the owner read the file. So the mode that `touch` gave it is set again.
+    # safetensors makes a file that only its owner can read, so the mode from `touch` is set again.
     mode = path.stat().st_mode
     try:
         safetensors.torch.save_file(copies, path, metadata)

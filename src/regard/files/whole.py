@@ -1,7 +1,8 @@
 """Files and directories that are written completely or not at all, even if the process is killed.
 
-They are written under a temporary name in the same folder, synced to the disk, and renamed. After a
-kill or a power cut, the old files are there, and `remove_leftovers` removes the temporary ones.
+A file or directory is written under a temporary name in the same folder, synced to the disk, and
+renamed. After a kill or a power cut, the old file or directory is there, and `remove_leftovers`
+removes the temporary one.
 """
 
 import errno
@@ -80,7 +81,10 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def refuse_current(path: Path) -> None:
-    """Raise RegardError if `path` is the current directory: a shell there keeps the old one."""
+    """Raise RegardError if `path`, which is to be replaced, is the current directory.
+
+    After the replacement, a shell in `path` would still be in the old directory, which is removed.
+    """
     with suppress(OSError):  # one of the two does not exist
         if path.samefile("."):
             raise RegardError(f"{path}: is the current directory: name a folder in it")
@@ -172,7 +176,7 @@ def remove_directory(path: Path) -> None:
 def remove_leftovers(directory: Path) -> None:
     """Remove the temporary files of killed writers; call it while no other process writes there.
 
-    A file that the system does not allow to remove stays, such as one of another user.
+    A file that cannot be removed, such as a file of another user, stays.
     """
     for path in directory.glob(".*.tmp"):
         if LEFTOVERS.fullmatch(path.name):

@@ -14,7 +14,7 @@ def started(program: str, **environment: str) -> subprocess.Popen[bytes]:
     SIGINT, SIGTERM and SIGHUP are blocked in the child, so that only this process reacts to them.
     Raises OSError if the system cannot start another process.
     """
-    places = [place for place in sys.path if isinstance(place, str)]  # as Python itself uses them
+    places = [place for place in sys.path if isinstance(place, str)]  # Python ignores all others
     with signals_blocked():
         return subprocess.Popen(
             [sys.executable, "-P", "-c", program],

@@ -18,7 +18,7 @@ from regard.machine.devices import GRAPHS, free_memory
 
 OPTIONS = {"triton.mix_order_reduction": False}
 """Options of the compiler; an option that the installed PyTorch lacks is left out. By default, the
-compiler sums a gradient of layer normalization within rows and over rows in a single kernel. On an
+compiler sums a gradient of layer normalisation within rows and over rows in a single kernel. On an
 H200, this kernel takes twice as long as two separate kernels."""
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,6 +1,6 @@
 """Run a job on many tasks in forked copies of this process; results come in the order of the tasks.
 
-A copy begins with everything that is in memory. This process and the copy share a page of memory
+A copy begins with all objects of this process. This process and the copy share a page of memory
 until one of the two writes to the page. Unlike threads, copies never wait for each other's
 interpreter lock. Changes that a job makes in a copy are lost. In whatever way this process ends,
 its copies end, too.
@@ -124,7 +124,7 @@ class Copies(Generic[_Task, _Result]):
                 run(here, there)
             self._pids[here] = pid
         except BaseException:
-            here.close()  # closing the pipe ends a copy that an interrupt kept out of `_pids`
+            here.close()  # this ends the copy if an interrupt came before `_pids` was set
             raise
         finally:
             there.close()  # only the new copy may hold this end of the pipe, not later copies
@@ -146,7 +146,7 @@ def _wait_for_rest() -> None:
     products.
     """
     until = time.monotonic() + _REST
-    # Look twice: a thread that was seen idle may be woken by one that is looked at later.
+    # Look twice: a thread that was seen idle may be woken by a thread that is looked at later.
     while _others_run() or _others_run():
         if time.monotonic() > until:
             raise BlockingIOError("another thread is still running")
@@ -177,14 +177,14 @@ def _run_tasks(
         _is_copy = True
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         parents_end.close()  # otherwise the pipe would not break when the parent ends
-        gc.freeze()  # otherwise a garbage collection would write to shared memory, and so copy it
+        gc.freeze()  # otherwise garbage collection would write to shared pages, which copies them
         prepare()
         with suppress(EOFError, OSError):
             while True:
                 number = own_end.recv()
                 own_end.send((number, *_answer(job, tasks[number])))
     finally:
-        # sys.exit is not used: it would flush the parent's buffers and call its exit handlers.
+        # sys.exit is not used: it would flush the parent's buffers and call the parent's handlers.
         os._exit(1)
 
 

@@ -10,9 +10,9 @@ _CONTROL = Path("/sys/fs/cgroup")
 
 
 def usable_cores() -> int:
-    """The cores that this process may run on, or fewer if a container's share of time is less.
+    """The number of cores that this process may use, at most what its container allows.
 
-    A share of 2.5 cores, for example, counts as 3 cores.
+    A container's limit of 2.5 cores, for example, counts as 3 cores.
     """
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
@@ -22,7 +22,7 @@ def usable_cores() -> int:
 
 
 def _share() -> float:
-    """The processor time per time that the control group allows; infinite without a limit."""
+    """How many cores the control group allows on average, such as 2.5; inf without a limit."""
     with suppress(OSError, ValueError):
         quota, period = (_CONTROL / "cpu.max").read_text().split()  # version 2
         return float(quota) / float(period) if quota != "max" else math.inf

@@ -32,7 +32,7 @@ MOST_THREADS = 1024
 def choose_device() -> torch.device:
     """A GPU if there is one, otherwise the CPU; each process of torchrun gets its own GPU.
 
-    Without torchrun, this is PyTorch's current GPU.
+    Without torchrun, the result is PyTorch's current GPU.
 
     Raises TrainingError if there is no GPU left for this process, or if the GPU is too old for the
     installed PyTorch.
@@ -80,7 +80,7 @@ def has_bf16(device: torch.device) -> bool:
 def refuse_too_large(parameters: int, device: torch.device, shards: int = 1) -> None:
     """Raise TrainingError if the device's memory cannot hold a model and its optimizer.
 
-    With several `shards`, the memory must hold only one of the shards.
+    If the model is divided into `shards`, one for each process, the memory must hold one shard.
     """
     memory = all_bytes(device)
     # Each parameter takes 4 bytes for its weight, 8 for two moments, 4 for the gradient of a step
@@ -153,13 +153,16 @@ def wait_for_stream(device: torch.device) -> None:
 
 @contextmanager
 def random_numbers_kept(device: torch.device) -> Iterator[None]:
-    """Restore the random states after the block, so that draws in it do not change later draws."""
+    """A context that restores the states of the random number generators at its end.
+
+    Random draws in the context therefore do not change later draws.
+    """
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         yield
 
 
 def set_threads(threads: int) -> None:
-    """Use this many cores; 0 leaves the number that PyTorch has chosen, if a container allows it.
+    """Use this many cores; 0 keeps PyTorch's own number, but not more than `usable_cores()`.
 
     Raises RecipeError for a negative number, or for more than MOST_THREADS.
     """
@@ -181,7 +184,7 @@ def be_deterministic() -> None:
 
 
 def return_freed_memory() -> None:
-    """Undo `keep_freed_memory`: malloc has its usual settings again, and returns freed memory."""
+    """Undo `keep_freed_memory`: malloc again returns freed memory to the system, as is usual."""
     if any(name.startswith("MALLOC_") for name in os.environ):
         return
     try:

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM or a closed terminal makes a run save and stop."""
+"""Ctrl-C, SIGTERM or a closed terminal makes a training run save a checkpoint and stop."""
 
 import signal
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, the signal that asks a process to end, and the signal of a closed terminal."""
+"""The signals of Ctrl-C, of a request to end the process, and of a closed terminal."""
 
 
 class Interrupted(BaseException):
@@ -20,7 +20,7 @@ class Interrupted(BaseException):
 
 
 class Interrupt:
-    """Records the first signal; the second one raises KeyboardInterrupt, unless `patient` is True.
+    """Records the first signal; the second raises KeyboardInterrupt, unless `patient` is True.
 
     If `patient` is True, every signal is recorded. A process of torchrun should be patient, because
     torchrun and a cluster's scheduler may both send a signal. SIGHUP never raises an exception:
@@ -42,12 +42,12 @@ class Interrupt:
 
 @contextmanager
 def interruptible(patient: bool = False) -> Iterator[Interrupt]:
-    """Within the block, the first of SIGNALS is recorded and does not end the process.
+    """A context in which the first signal that comes is recorded, and does not end the process.
 
     If SIGHUP is ignored already, for example because of `nohup`, it stays ignored.
     """
     interrupt = Interrupt(patient)
-    # A handler that is not Python's (None) could not be put back.
+    # getsignal returns None for a handler that C code has set; it could not be restored later.
     kept = {s for s in SIGNALS if signal.getsignal(s) is None}
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         kept.add(signal.SIGHUP)

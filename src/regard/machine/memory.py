@@ -28,7 +28,7 @@ _V2 = _Kind("", "memory.max", "memory.current", "inactive_file")
 
 
 def all_bytes(device: torch.device) -> int:
-    """Bytes of all memory; on a CPU, not more than the limits of this process's control groups."""
+    """The bytes of all memory; on a CPU, at most the limits of this process's control groups."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[1]
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -51,7 +51,7 @@ def give_back_memory() -> None:
 
 
 def restart_peak(device: torch.device) -> int:
-    """Reset the peak of memory use to the memory that is in use now; return it in bytes."""
+    """Reset the peak of memory use to the memory in use now; return the new peak in bytes."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
@@ -87,7 +87,7 @@ def _groups() -> Iterator[tuple[_Kind, Path]]:
             number, controllers, path = line.split(":", 2)
             kind = _V2 if number == "0" else _V1
             if kind is _V2 or "memory" in controllers.split(","):
-                # In a container, `path` may be from the host: perhaps only its parents exist here.
+                # In a container, `path` may be a path of the host: perhaps only its parents exist.
                 within = Path(path.strip("/"))
                 for part in (within, *within.parents):
                     yield kind, CGROUPS / kind.folder / part

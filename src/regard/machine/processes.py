@@ -31,7 +31,7 @@ from regard.errors import RegardError, TrainingError, printable
 _Value = TypeVar("_Value")
 
 _WAIT = timedelta(days=7)
-"""The other processes wait at most this long for work that only the first process does: for
+"""The other processes wait at most this long for work that only the first process does. For
 example, preparing data may take hours."""
 SECONDS_TO_MEET = 300.0
 """The first process waits at most this long until all others have started."""
@@ -51,7 +51,7 @@ class OutOfMemory(TrainingError):
 
 @dataclass(frozen=True)
 class Processes:
-    """This process and the others that train with it; alone, it has rank 0, and `count` is 1.
+    """This process and those that train with it; a process without others has rank 0, count 1.
 
     Methods that communicate must be called by every process, in the same order. They raise
     TrainingError if another process has ended. If `count` is 1, most of them return at once.
@@ -60,9 +60,9 @@ class Processes:
     rank: int = 0
     count: int = 1
     store: Any = None
-    """torch's key-value store, which outlives each single process."""
+    """torch's key-value store, which outlives each single process; None if `count` is 1."""
     _waits: list[float] = field(default_factory=list, compare=False)
-    """The times (`time.monotonic`) at which this process began to wait; empty if it does not."""
+    """The start times (`time.monotonic`) of this process's waits; empty if it is not waiting."""
 
     @property
     def first(self) -> bool:
@@ -96,9 +96,9 @@ class Processes:
     def agree_on_memory(self, enough: bool = True, numbers: Sequence[int] = ()) -> list[int]:
         """Sum each number over all processes; all raise OutOfMemory if `enough` is False in one.
 
-        A process that is out of memory may call this from another line of code than the others, and
-        with more or fewer numbers. Zeros are added, so that all calls exchange MOST_NUMBERS values
-        and the value of `enough`.
+        `enough` is False if this process is out of memory. Such a process may call this method from
+        another line of code than the others, and with more or fewer numbers. Therefore zeros are
+        added: all calls exchange MOST_NUMBERS numbers and `enough`.
         """
         unused = [0] * (MOST_NUMBERS - len(numbers))
         short, *sums = self.sum(not enough, *numbers, *unused)
@@ -113,7 +113,7 @@ class Processes:
                 dist.broadcast(tensor, 0)
 
     def all(self, value: _Value) -> list[_Value]:
-        """The `value` of every process, in the order of ranks; it must be picklable."""
+        """The `value` of every process, in the order of ranks; each value must be picklable."""
         if self.count == 1:
             return [value]
         values: list[Any] = [None] * self.count
@@ -162,8 +162,8 @@ class Processes:
     def watch(self, over: threading.Event) -> None:
         """End this process if it waits for another process of this host that has ended.
 
-        Usually the connection to that process breaks, which ends the wait. But gloo was seen to
-        close the connection and to wait nevertheless. This method runs in a thread of its own, and
+        Usually the connection to that process breaks, which ends the wait. But in some cases, gloo
+        closed the connection and waited nevertheless. This method runs in a thread of its own, and
         returns when `over` is set.
         """
         while not over.wait(SECONDS_TO_NOTICE / 5):
@@ -180,8 +180,8 @@ class Processes:
     def _ended(self) -> list[int]:
         """The ranks of the processes that have ended.
 
-        If there is none yet, wait for one, but at most SECONDS_TO_DIE: the connections of a process
-        that ends break a moment before it is gone.
+        If no process has ended yet, wait for one, but at most SECONDS_TO_DIE, because the
+        connections of a process break a moment before the process has ended.
         """
         until = time.monotonic() + SECONDS_TO_DIE
         while not (ended := [rank for rank in range(self.count) if not self._lives(rank)]):
@@ -203,7 +203,7 @@ class Processes:
         return True
 
     def is_first_to_report(self) -> bool:
-        """Whether no other process has reported an error; then the caller must report its own."""
+        """True if no other process has reported an error; the caller must then report its own."""
         try:
             return int(self.store.add("ending", 1)) == 1
         except RuntimeError:  # the store cannot be reached: its host has ended
@@ -211,7 +211,7 @@ class Processes:
 
 
 def _place() -> str:
-    """Text that identifies this host and container, even if others have the same host name."""
+    """Text that identifies this host and container, even if another host has the same name."""
     host = socket.gethostname()
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -233,9 +233,9 @@ ALONE = Processes()
 def together() -> Iterator[Processes]:
     """The processes that torchrun started, or `ALONE` if there is only this one.
 
-    If a process raises an exception in the block, it ends at once, and the others do, too, since
-    their pending communication cannot be cancelled. One of the processes prints the error. Raises
-    TrainingError if the processes cannot connect to each other.
+    If a process raises an exception in the block, it ends at once, and the other processes end
+    soon after: they cannot cancel the communication in which they wait for it. One of the processes
+    prints the error. Raises TrainingError if the processes cannot connect to each other.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
@@ -273,9 +273,9 @@ def _agreed_name(store: Store, rank: int, count: int) -> str:
     """Agree with the other processes on a new name, as a prefix for their keys in the store.
 
     If torchrun has restarted the processes, its store still has the keys of the old processes. So
-    every process except the first stores a greeting with a new name of its own. The first answers
-    every greeting, even that of an old process, with the agreed name. Each new process confirms
-    that it has read its answer; the first waits for all confirmations.
+    every process except the first stores a greeting with a new name of its own. The first process
+    answers every greeting, even a greeting of an old process, with the agreed name. Each new
+    process confirms that it has read its answer; the first process waits for all confirmations.
     """
     name = uuid.uuid4().hex
     if rank:

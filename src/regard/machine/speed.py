@@ -23,8 +23,8 @@ def single_precision_speed(device: torch.device, threads: int = 0) -> float:
 
     A CPU computes with this many threads; 0 means the threads of this process. No number is rounded
     to a shorter format, such as TF32. The result is the speed of the fastest of several products,
-    so that other work of the machine lowers it little. With too little memory, the matrices are
-    smaller.
+    so that other work of the machine changes the result little. With too little memory, the
+    matrices are smaller.
     """
     size = SIZE.get(device.type, SIZE["cpu"])
     while True:

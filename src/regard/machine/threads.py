@@ -42,5 +42,5 @@ def side_by_side(
     finally:
         try:
             pool.shutdown(cancel_futures=True)
-        finally:  # another Ctrl-C may have come
+        finally:  # a second Ctrl-C may interrupt `shutdown`
             torch.set_num_threads(threads)

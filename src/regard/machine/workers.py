@@ -83,7 +83,7 @@ class Workers:
     def unordered(
         self, job: Callable[[_Task], _Result], tasks: Sequence[_Task]
     ) -> Iterator[tuple[_Task, _Result]]:
-        """Yield each task with `job(task)`, as soon as it is done; tasks are begun in order.
+        """Yield each task with `job(task)`, as soon as the job is done; tasks begin in order.
 
         Raises an error that a job raised, and RegardError if a process was killed.
         """
@@ -132,7 +132,7 @@ class _Process:
         self.pid = self._process.pid
 
     def ask(self, job: Callable[[_Task], _Result], task: _Task) -> _Result:
-        """Send a task, and the job if it is a new one; return the result, or raise the job's error.
+        """Send a task, and the job if it is new; return the result, or raise the job's error.
 
         Raises RegardError if the process was killed.
         """
@@ -185,4 +185,4 @@ def answer_requests() -> None:
                 answer = None, error
             pickle.dump(answer, answers, protocol=5)
             answers.flush()
-    os._exit(1)  # sys.exit would flush standard output to a pipe that may be closed
+    os._exit(1)  # sys.exit would flush standard output, whose pipe may be closed

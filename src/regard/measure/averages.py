@@ -42,7 +42,7 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
     manifest = read_manifest(run.directory.path)
     step, most = manifest["step"], len(manifest["averaged"])
     found = to_average(run.directory.checkpoints, manifest.get("best", 0), most, lambda _: None)
-    if most <= 1 or _steps(found) != sorted(manifest["averaged"]):  # some may be gone
+    if most <= 1 or _steps(found) != sorted(manifest["averaged"]):  # some checkpoints may be gone
         return
     records = read_journal(run.journal.path)
     earlier = [r for r in records if r["event"] == "averaged" and r["step"] == step]
@@ -62,8 +62,9 @@ def _try_averages(
 ) -> list[Average]:
     """Measure the average of all checkpoints in `found`, then of fewer, until the loss rises.
 
-    An average of n checkpoints is made from the first n in `found`. `alone` is the loss of the
-    first one; None if the journal does not have it. Raises Interrupted if a signal has come:
+    An average of n checkpoints is made from the first n in `found`. No further average is measured
+    if the whole work would then take longer than `seconds`. `alone` is the loss of the first
+    checkpoint; None if the journal does not have it. Raises Interrupted if a signal has come:
     otherwise, an incomplete list would be written into the journal and used for ever.
     """
     recipe, began = run.setup.recipe, time.monotonic()

@@ -1,4 +1,4 @@
-"""Facts about a training, beyond its recipe, that its run or model directory shows."""
+"""Facts about a training that are in the files of its run or model, but not in its recipe."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def recipe_and_facts(directory: Path) -> tuple[Recipe, Facts]:
         shown = _of_data(directory / "data") | _of_run(directory) | _of_model(about)
     except (ValueError, KeyError):
         raise ModelError(f"{directory}: its manifest or its journal is damaged") from None
-    exported = about is not None and EXPORTED in about  # tokenizer.json is of another format
+    exported = about is not None and EXPORTED in about  # tokenizer.json then has another format
     if (directory / "tokenizer.json").exists() and not exported:
         shown["vocabulary"] = open_tokenizer(directory).size
     return recipe, Facts(**shown)

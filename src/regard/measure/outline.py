@@ -19,8 +19,8 @@ class Parameters(NamedTuple):
     """The number of learned numbers in each part of a model."""
 
     embedding: int
-    """The matrix, or matrices, of source, target and logits; and all other parameters that are not
-    in a layer, such as learned positions."""
+    """Numbers in the matrix, or matrices, that embed source and target and compute the logits; and
+    in all other parameters that are not in a layer, such as learned positions."""
     encoder: int
     decoder: int
 
@@ -62,8 +62,8 @@ class Disk(NamedTuple):
 
     checkpoint: int
     checkpoints: int
-    """The most checkpoints that exist at the same time: those that are kept, the one being written
-    and, if `training.resume_minutes` is set, the last of those that serve only to resume."""
+    """The most checkpoints that exist at the same time: the checkpoints that are kept, the one that
+    is being written and, if `training.resume_minutes` is set, one that serves only to resume."""
     present: int
     """Number of checkpoints that exist already."""
     model: int

@@ -56,7 +56,7 @@ class Plan(Outline):
     part: tuple[int, int, int]
     """Shape of the largest part of a batch: rows, source tokens and target tokens of a row."""
     part_memory: int
-    """The most bytes that learning from `part` needed, without those kept from step to step."""
+    """The most bytes that learning from `part` needed besides `memory`, which is always in use."""
     micro_batches: int
     """Number of parts into which each process must divide its share of a batch."""
     paper_micro_batches: int
@@ -121,7 +121,7 @@ def plan(
     lengths = setup.pairs.source_lengths, setup.pairs.target_lengths
     once = sum(flop(recipe.model, target, *lengths))
     an_epoch = recipe.training.passes * once
-    plain = recipe.but(subword_dropout=0.0)  # with it, batches differ from epoch to epoch
+    plain = recipe.but(subword_dropout=0.0)  # with this dropout, batches differ between epochs
     epoch = batches_of(training_pairs(data, plain), plain).batches_per_epoch
     steps = recipe.training.steps
     if recipe.training.minutes:
@@ -167,8 +167,8 @@ class _Trial:
     def fitting(self, parts: int) -> tuple[int, Batch, int]:
         """Double `parts` until the largest part of a batch fits the memory.
 
-        Returns the number of parts, the largest part, and the bytes that this part needs besides
-        those kept from step to step. Raises TrainingError if not even one row fits.
+        Returns the number of parts, the largest part, and the bytes that a step on this part needs
+        besides weights, gradients and moments. Raises TrainingError if not even one row fits.
         """
         bytes_of_a_slot = 0.0
         if not tells_full_memory(self.device):
@@ -195,7 +195,7 @@ class _Trial:
         return largest_batch(self.setup.pairs, self.recipe.data, entries, parts, join=join)
 
     def _taken_by(self, batch: Batch) -> int | None:
-        """Return the bytes that a step on a batch needs besides those kept from step to step.
+        """Return the bytes that a step on a batch needs besides weights, gradients and moments.
 
         With several processes, the result is the largest number of bytes that any of them needs.
         Returns None if memory runs out.

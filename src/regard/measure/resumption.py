@@ -31,11 +31,11 @@ def verify_resume(
     The steps are repeated in a temporary directory, from the second newest checkpoint. At the end,
     weights, moments and random states must equal those of the newest checkpoint.
 
-    This test needs two checkpoints that are at most `steps` steps apart, and the recipe and the
-    data of the run. Each checkpoint must have been made by one process, because one process cannot
-    repeat the sums of several processes. If any of this is missing, `steps` steps (at least two)
-    are made from a checkpoint, once without a stop and once with a stop, and both must end with
-    equal numbers.
+    For this test, the run must have two checkpoints that are at most `steps` steps apart, and
+    `recipe` and `data` must be those of the run. Each checkpoint must have been made by one
+    process, because one process cannot repeat the sums of several processes. If one of these
+    conditions is not met, `steps` steps (at least two) are made from a checkpoint twice, once
+    without a stop and once with a stop, and both must end with equal numbers.
 
     Returns a sentence that says what was compared. Raises TrainingError if the numbers differ,
     ModelError if there is no checkpoint.
@@ -73,7 +73,7 @@ def verify_resume(
 
 
 def refuse_without_checkpoint(directory: Path) -> None:
-    """Raise ModelError if a run has no checkpoint, without reading any."""
+    """Raise ModelError if a run has no checkpoint; checkpoints are not opened."""
     if not checkpoints.paths(directory / "checkpoints"):
         raise _without_checkpoint(directory)
 
@@ -91,7 +91,7 @@ def _replayed(
     for stop in stops:
         until = recipe.but(
             steps=stop,
-            patience=0,  # patience and minutes set no limit here: the run may have reached them
+            patience=0,  # no limit by patience or minutes: the run may already have reached it
             minutes=0.0,
             validate_every=2**31 - 1,
             save_every=0,

@@ -58,15 +58,19 @@ def try_searches(
 
     Returns the results, the chosen setting first. Its alpha is chosen by `_alpha`; its beam has the
     highest BLEU of all beams tried with this alpha. The translator's own setting is tried first.
-    Another one is tried only if its translations are expected to be done within `seconds` of the
-    call, and if `is_stopped` returns False. `heard` is called with each result. BLEU is
+    Another setting is tried only if its translations are expected to be done within `seconds` of
+    the call, and if `is_stopped` returns False. `heard` is called with each result. BLEU is
     sacreBLEU's, with `tokenizer`. In the end, the translator has its own setting again.
     """
     own, began = translator.recipe, time.monotonic()
     tried: list[Tried] = []
 
     def tries_best(beam: int, alpha: float) -> bool:
-        """Try a setting unless it is late, too wide or tried; return whether it is now the best."""
+        """Try a setting; return whether it is the best so far.
+
+        A setting is not tried if time is short, if its beam is too wide for `max_extra`, or if it
+        was tried before. The result is then False.
+        """
         spent = time.monotonic() - began
         slower = max(1.0, beam / own.beam)
         late = bool(tried) and (is_stopped() or spent + slower * spent / len(tried) > seconds)
@@ -100,13 +104,14 @@ def _highest(tried: Iterable[Tried]) -> Tried:
 
 
 def _alpha(tried: Sequence[Tried], own: float) -> float:
-    """The length penalty, of those tried with one beam, whose BLEU is highest after smoothing.
+    """The length penalty with the highest smoothed BLEU; `tried` has settings of one beam only.
 
-    The BLEU of each alpha is averaged with that of the next smaller and the next larger one, which
-    count half as much. This avoids an alpha whose neighbour has a very low BLEU: on another text,
-    BLEU may already be low at this alpha. The smallest and the largest alpha are not chosen if
-    their only neighbour has a higher BLEU: beyond them, BLEU was not measured and may be still
-    lower. Of several alphas with the highest mean, the one nearest to `own` is chosen.
+    The smoothed BLEU of an alpha is a weighted mean: the BLEU of the alpha has the weight 2, and
+    the BLEU of each neighbour, the next smaller and the next larger alpha, has the weight 1. This
+    avoids an alpha whose neighbour has a very low BLEU: on another text, BLEU may already be low at
+    this alpha. The smallest and the largest alpha are not chosen if their only neighbour has a
+    higher BLEU: beyond them, BLEU was not measured and may be still lower. Of several alphas with
+    the highest mean, the one nearest to `own`, the recipe's alpha, is chosen.
     """
     ordered = sorted(tried, key=lambda one: one.alpha)
 
@@ -140,7 +145,7 @@ def keep_chosen(directory: Path, tried: Sequence[Tried]) -> None:
 def write_tuned(
     journal: Journal, step: int, sentences: int, own: SearchRecipe, tried: Sequence[Tried]
 ) -> None:
-    """Write a `tuned` record: the results, and beam and alpha of `own`, the earlier search."""
+    """Write a `tuned` record: the results, and the beam and alpha before tuning, from `own`."""
     before = {"beam": own.beam, "alpha": own.alpha}
     results = [one._asdict() for one in tried]
     journal.write("tuned", step=step, sentences=sentences, own=before, tried=results)
@@ -152,9 +157,9 @@ def tune_run(run: Run) -> None:
     The number of averaged checkpoints is chosen first, then beam and alpha. If the run's time is
     limited, the two choices together have `tuning_seconds`; the first one takes at most about the
     share AVERAGES of this time. In the remaining time, beam and alpha are chosen on as many
-    sentences as the time allows. If the time allows fewer than FEWEST sentences, beam and alpha
-    stay unchanged. If a run is finished again, the records in its journal decide, as
-    `_keep_earlier` says.
+    sentences as the time allows. If fewer than FEWEST sentences can be used, beam and alpha stay
+    unchanged. If the journal has a record of an earlier tuning at this step, beam and alpha are not
+    tuned again, and `_keep_earlier` decides whether the earlier result is used.
 
     Raises Interrupted if a signal comes. Incomplete results are not written, so the same command
     tries the settings again.
@@ -193,7 +198,10 @@ def tune_run(run: Run) -> None:
 
 
 def _ended(run: Run, step: int) -> list[Record]:
-    """The records of tunings at this step: "tuned", or "untuned" if there was no time for one."""
+    """The records of earlier tunings at this step.
+
+    Their event is "tuned", or "untuned" if too few sentences could be used.
+    """
     records = read_journal(run.directory.path / "journal.jsonl")
     return [r for r in records if r["event"] in ("tuned", "untuned") and r.get("step") == step]
 

@@ -50,9 +50,9 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
     `validate_sentences` sentences), with its `bleu_tokenizer`; and `samples`, with source, output
     and reference. `bleu` and `samples` are absent if `validate_sentences` is 0. For a parser, `f1`
     replaces `bleu`: the F1 of EVALB for sentences of all lengths, by its parameter file
-    COLLINS.prm, which does not count the bracket TOP around each tree. With several processes, each
-    measures its share. Raises DataError if a sentence has more tokens than the model will have
-    positions, and MissingExtra if BLEU's tokenizer is not installed.
+    COLLINS.prm, which does not count the bracket TOP around each tree. Several processes divide the
+    validation set among themselves. Raises DataError if a sentence has more tokens than the model
+    will have positions, and MissingExtra if BLEU's tokenizer is not installed.
     """
     refuse_missing(recipe.training.bleu_tokenizer)
     pairs, tokenizer = Pairs.open(data, "valid"), open_tokenizer(data)

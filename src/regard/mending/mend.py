@@ -16,7 +16,8 @@ class Mended:
 
     translations: list[Translation]
     """At least one translation; the best comes first. All scores use the length penalty of the
-    first search, but the translations of a second search keep the order of that search."""
+    first search. Translations of the second search stay in the order that the second search gave
+    them, by another length penalty."""
     flaws: tuple[Flaw, ...] = ()
     """Flaws of the best translation."""
     retried: bool = False
@@ -52,7 +53,7 @@ def mended(
 
 
 def _better(first: Mended, sound: list[Translation]) -> Mended:
-    """The `sound` translations of the second search or, if there are none, those of the first."""
+    """The `sound` translations of the second search or, if there are none, the first ones."""
     if sound:
         return Mended(sound[: len(first.translations)], retried=True)
     return replace(first, retried=True)

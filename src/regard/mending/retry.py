@@ -19,7 +19,7 @@ from regard.text.tokenizer import EOS, PAD
 from regard.translation import Translation, Translator
 
 WIDER = 2
-"""The beam of the second search is this many times as wide as that of the first."""
+"""The beam of the second search is this many times as wide as the beam of the first search."""
 ALPHA = 1.0
 """The least exponent of the length penalty in the second search. A larger exponent favours longer
 outputs, which helps if the first translation was truncated."""
@@ -41,8 +41,8 @@ def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[
     the length penalty of the first search, so that all scores can be compared. A sentence must have
     at most `translator.longest` pieces, </s> included.
     """
-    # The wider beam is set in a copy of the translator, because `hypotheses` looks at the beam of
-    # its own translator when it divides sentences into batches.
+    # The wider beam is set in a copy of the translator, because the method `hypotheses` divides
+    # sentences into batches by the beam of the translator that it is called on.
     wider = copy(translator)
     wider.recipe = wider_search(translator.recipe)
 
@@ -88,8 +88,9 @@ class WithoutRepetition:
     def step(self, tokens: Tensor, state: Remembering) -> tuple[Tensor, Remembering]:
         """Logits of the next token, and the next state.
 
-        A token that would complete three equal groups of pieces in a row gets the logit -inf. Its
-        probability goes to <pad>, which is never selected, so that other tokens keep theirs.
+        A token that would complete three equal groups of pieces in a row gets the logit -inf. The
+        probability of this token is given to <pad>, which is never selected, so that the
+        probabilities of all other tokens stay unchanged.
         """
         logits, inner = self.model.step(tokens, state.state)
         written = torch.cat([state.tokens, tokens.unsqueeze(1)], dim=1)

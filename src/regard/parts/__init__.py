@@ -1,9 +1,12 @@
-"""Experiments of many parts: several processes share the parts, and the numbers give verdicts.
+"""Run experiments in parts, and decide by the measured numbers whether claims hold.
 
-    verdicts   verdicts from the figures of several seeds
-    kept       parts that are done once, and their numbers on the disk
+A part is one piece of work that gives numbers, such as the training of one model. Several processes
+can share the parts of an experiment.
+
+    verdicts   verdicts on claims, from the measured values of several seeds
+    kept       do each part once, and keep its numbers on the disk
     settings   the settings of a training, as text
-    markdown   tables of figures and verdicts
+    markdown   tables of numbers and verdicts
 
 The folders `claims` and `reproduce` use these modules.
 """

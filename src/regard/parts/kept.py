@@ -2,8 +2,9 @@
 
 OUT/parts/NAME-SEED.json   the numbers of a finished part, and the settings that gave them
 
-Any number of processes may do the parts of one directory. A process locks the part that it does.
-The lock ends with the process: if the process is killed, another process can do the part.
+A part is one piece of work that gives numbers, such as the training of one model. Any number of
+processes may do the parts of one directory. A process locks the part that it does. The lock ends
+with the process: if the process is killed, another process can do the part.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Finished(NamedTuple):
     seed: int
     numbers: Measured
     number: int
-    """How many parts are finished, this part included."""
+    """How many parts are finished, over all seeds, this part included."""
     total: int
     """How many parts there are, over all seeds."""
 
@@ -71,9 +72,9 @@ def do_all(
     A task is left if its numbers are not yet in the directory `out`. `jobs` processes share the
     work, each with one thread; 0 means this process. Other processes may call `do_all` for the same
     directory: each part is done by one process only, and every call returns when all parts are
-    finished. `heard` is called in this process for each part. `after` is called in the process that
-    has finished a part. Raises DataError if `out` holds parts with other settings. Errors of the
-    tasks are raised, too.
+    finished. `heard` is called once for each finished part, in this process. `after` is called once
+    for each part that this call does, in the process that did the part. Raises DataError if `out`
+    holds parts with other settings. Errors of the tasks are raised, too.
     """
     found = finished(tasks, out)
     for i, ((part, seed), numbers) in enumerate(found.items(), 1):
@@ -104,7 +105,7 @@ def finished(tasks: Sequence[Task], out: Path) -> Figures:
 
 @dataclass
 class _Job:
-    """Does a task and keeps its numbers.
+    """A function that does a task, and keeps the numbers of the task on the disk.
 
     A worker process that does tasks ends itself soon after the process `parent` has ended.
     """

@@ -1,4 +1,4 @@
-"""The settings of a training, as text: kept numbers are valid only for equal settings."""
+"""The settings of a training, as text; numbers on the disk are valid only for equal settings."""
 
 import json
 
@@ -9,8 +9,8 @@ def settings_of(recipe: Recipe) -> str:
     """All fields of a recipe that differ from the defaults, as JSON.
 
     `decoder_heads` and `decoder_d_ff` are left out if they equal `heads` and `d_ff`, their default
-    values. If a later version of regard adds a field, earlier recipes have its default value, so
-    that the text of these recipes stays the same.
+    values. If a later version of regard adds a field, the text of an earlier recipe stays the same,
+    because the recipe has the default value of the new field.
     """
     follow = {"decoder_heads": recipe.model.heads, "decoder_d_ff": recipe.model.d_ff}
     changed = ((one.field.partition(".")[2], one.new) for one in changes(Recipe(), recipe))

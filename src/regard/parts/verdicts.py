@@ -1,7 +1,8 @@
-"""Verdicts from figures: the same few rules for every claim.
+"""Give verdicts on claims from measured values, by the same few rules for every claim.
 
-Models are compared seed by seed: for each seed, both models see the same text in the same order. A
-verdict is given only if the one-sided 95 % bounds of the mean difference (Student's t) support it.
+Two models are compared seed by seed: for each seed, both models see the same text in the same
+order. The verdict is UNDECIDED unless a one-sided 95 % bound of the mean difference (Student's t)
+supports HOLDS or FAILS.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ STUDENT = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833)
 
 
 class Judgement(StrEnum):
-    """The answer that the figures give to a claim."""
+    """The answer that the measured values give to a claim."""
 
     HOLDS = "holds"
     FAILS = "does not hold here"
@@ -60,7 +61,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement that follows from a claim, with the measured figures and the verdict on it."""
+    """A statement that follows from a claim, its measured quantities, and the verdict on it."""
 
     name: str
     statement: str
@@ -99,12 +100,12 @@ def judge_alike(values: Sequence[float], others: Sequence[float], margin: float)
 
 
 def judge_at_most(values: Sequence[float], bound: float) -> Judgement:
-    """The verdict on whether no value exceeds a bound, such as a rounding error."""
+    """The verdict on whether all values are at most `bound`, such as a limit of rounding errors."""
     return Judgement.HOLDS if max(values) <= bound else Judgement.FAILS
 
 
 def overall(findings: Sequence[Statement]) -> Judgement:
-    """The verdict of a claim: FAILS if a statement fails, HOLDS if all statements hold.
+    """The verdict on a claim: FAILS if one of its statements fails, HOLDS if all of them hold.
 
     In all other cases, the verdict is UNDECIDED.
     """

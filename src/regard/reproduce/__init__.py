@@ -1,10 +1,11 @@
 """Make the paper's tables again, with the paper's numbers beside ours: `regard reproduce`.
 
-Each row is trained once, in its run directory, by any of several processes (`regard.parts`). In
-this list, a module uses only modules that come before it:
+A scale is a size at which the tables are made, such as `mini` or `paper`. Each training of a table
+is done once for each seed, by one of several processes (`regard.parts`). In this list, a module
+uses only modules that come before it:
 
     scales, small, wmt      the text of each scale, and the recipe in place of the base model
-    rows, tried             a row as a recipe at any scale, and its training; recipes to choose from
+    rows, tried             a row as a recipe at any scale; the choice among several recipes
     chart, tables           a table as Markdown, JSON, a drawing and a page
     layers, path, costs     the layers of Table 1, and the measures of their cost
     prepared, parsers       the data of translation, prepared once; the parsers and their data

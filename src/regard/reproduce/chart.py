@@ -16,7 +16,7 @@ _MARKS = 5
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one colour, each as x, y and a text; `line` is whether a line joins the points."""
+    """Points of one colour, each as x, y and a text; if `line` is True, a line joins the points."""
 
     name: str
     points: tuple[tuple[float, float, str], ...]

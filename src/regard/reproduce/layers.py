@@ -1,6 +1,7 @@
 """The layers of Table 1, with one interface: [rows, n, d] -> [rows, n, d].
 
-Each layer has only the parts that the table's row counts: no residual connection, no normalisation.
+`rows` is the number of sequences, n their length, and d the width of a state. A layer computes only
+what Table 1 counts: it has no residual connection and no normalisation.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ States = Float[Tensor, "rows n d"]
 
 
 class SelfAttention(nn.Module):
-    """Equation (1) in one head, without projections: queries, keys and values are one sequence."""
+    """Equation (1) in one head, without projections: the input is the queries, keys and values."""
 
     def forward(self, x: States) -> States:
         """Every position attends to every position."""
@@ -45,8 +46,9 @@ class ProjectedSelfAttention(nn.Module):
 class RestrictedSelfAttention(nn.Module):
     """§4: equation (1) where a position sees only itself and r / 2 positions on each side.
 
-    The sequence is divided into blocks of r / 2 positions. A block attends to itself and to the
-    block on each side, so that memory and operations are linear in n.
+    The sequence is divided into blocks of r / 2 positions. Scores are computed only between a block
+    and itself, and between a block and the block on each side, so that memory and operations are
+    linear in n. A mask then excludes keys that are more than r / 2 positions away.
     """
 
     def __init__(self, r: int):
@@ -66,7 +68,7 @@ class RestrictedSelfAttention(nn.Module):
         return weighted.reshape(rows, blocks * self.reach, d)[:, :n]
 
     def _mask(self, n: int, blocks: int, device: torch.device) -> Tensor:
-        """Which keys a query of each block sees: [blocks, 1, reach, 3 reach]."""
+        """Which keys each query of a block sees: [blocks, 1, reach, 3 reach]; reach is r / 2."""
         begin = torch.arange(blocks, device=device)[:, None, None] * self.reach
         query = begin + torch.arange(self.reach, device=device)[:, None]
         key = begin + torch.arange(-self.reach, 2 * self.reach, device=device)
@@ -126,4 +128,5 @@ LAYERS: Mapping[str, Callable[[Sizes], nn.Module]] = {
     "dilated": lambda s: Convolutional(s.d, s.k, s.k),
     "separable": lambda s: Convolutional(s.d, s.k, separable=True),
 }
-"""The layers by name. Dilated layers are meant to be stacked: see `path.path_length`."""
+"""For the name of a layer, a function that makes the layer. Dilated layers are meant to be stacked:
+see `path.path_length`."""

@@ -1,9 +1,10 @@
 """Make the paper's tables in a directory that any number of processes may share.
 
 DIR/corpus, DIR/data          text, and data prepared from it
-DIR/runs/ROW-SEED             the run directory of a row
+DIR/runs/ROW-SEED             the run directory of a row that is trained with a seed
 DIR/parts/ROW-SEED.json       the figures of a finished row
-DIR/table3.md .json .svg      a table, written anew after each row; index.html shows all
+DIR/table3.md .json .svg      a table, written anew after each row
+DIR/index.html                a page with all tables
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def reproduce_tables(
     The page index.html also shows the other tables that the directory holds, with the rows that are
     finished. `jobs` processes share the work, each with one thread; 0 means this process. `heard`
     is called for each finished task, tasks of earlier calls included. Raises DataError if the
-    directory holds another scale or other settings, and the errors of training.
+    directory holds another scale or other settings. Errors of training are raised, too.
     """
     for one in experiments:
         one.prepare(study)

@@ -1,4 +1,4 @@
-"""The parsers of Table 4 at a scale: the recipe, training trees and test trees of each parser."""
+"""The parsers of Table 4 at each scale: the recipe, training trees and test trees of a parser."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ class ParserRow:
     test: Path
     """The file of the gold trees that the parser is tested on."""
     teacher: str | None = None
-    """The row whose parser writes the silver trees (training trees made by a parser); None if no
-    silver trees have to be written."""
+    """The name of the row whose parser writes the silver trees (training trees made by a parser);
+    None if no silver trees have to be written."""
     beam: int | None = None
     """The size of the beam in the test; None means the size that the recipe gives."""
 
 
 PLAIN_PARSE = SMALL_PARSE.but(positions="sinusoidal", recombined=0, steps=18_000)
-"""The recipe small-parse with sinusoidal positions (§3.5), more steps, and no recombined trees."""
+"""The recipe small-parse with sinusoidal positions (§3.5) and more steps, but without recombined
+trees (gold trees in which phrases are exchanged)."""
 MINI_PARSE = PLAIN_PARSE.but(
     dropout=0.0,
     vocabulary=1500,
@@ -75,7 +76,7 @@ def parser_rows(scale: Scale, out: Path) -> dict[str, ParserRow]:
 
 
 def refuse_without_trees(scale: Scale, rows: Iterable[ParserRow]) -> None:
-    """Raise DataError if files of real trees are missing; scale mini needs none."""
+    """Raise DataError if a file of real trees is missing; scale mini uses only built-in trees."""
     if scale.name == "mini":
         return
     for row in rows:
@@ -103,7 +104,10 @@ def _of_built_in_trees(out: Path) -> list[ParserRow]:
 
 
 def _of_the_treebank(out: Path) -> list[ParserRow]:
-    """The paper's parsers: train.mrg has sections 2 to 21 of the WSJ, dev.mrg 22, test.mrg 23."""
+    """The paper's parsers, which learn from the Wall Street Journal (WSJ).
+
+    The file train.mrg has sections 2 to 21, dev.mrg has section 22, and test.mrg has section 23.
+    """
     folder = Path(os.environ.get("REGARD_DATA", "."), "wsj")
     gold = TrainingFiles(trees=[folder / "train.mrg"], valid_trees=[folder / "dev.mrg"])
     semi = replace(gold, silver=[folder / "silver.mrg.xz"])

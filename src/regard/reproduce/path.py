@@ -37,7 +37,8 @@ def _one_more(layer: str, sizes: Sizes, count: int, x: Tensor, states: Tensor) -
         recurrent = Recurrent(sizes.d)
         _positive(recurrent)
         return OneStep(recurrent)(x, states if count > 1 else torch.zeros_like(states))
-    if layer == "dilated":  # dilations 1, k, k^2, ...: lower layers see the positions between
+    if layer == "dilated":
+        # Dilations 1, k, k^2, ...: the k positions that a layer reads have seen k adjacent ranges.
         return _positive(Convolutional(sizes.d, sizes.k, sizes.k ** (count - 1)))(states)
     return _positive(LAYERS[layer](sizes))(states)
 

@@ -40,7 +40,10 @@ class PlannedRow:
 
     @property
     def p100_hours(self) -> float:
-        """Hours of a training on the eight P100 of §5.2, at the speed of the paper's base model."""
+        """Hours of a training on the eight P100 of §5.2.
+
+        The speed is that of the paper's training of the base model.
+        """
         return BASE_TIME.hours * self.flop / _flop_of(BASE)
 
 
@@ -70,7 +73,7 @@ def _planned(name: str, trainings: int, recipe: Recipe, speed: float) -> Planned
     count = parameters(recipe.model, recipe.tokenizer.vocabulary)
     operations = _flop_of(recipe)
     by, steps = recipe.training, recipe.training.steps
-    # If the last step is saved only to continue from, its checkpoint is kept beside the others.
+    # The last step may get a checkpoint that serves only to resume, besides those that are kept.
     extra = by.save_every > 0 and steps % by.save_every > 0 and not by.averages_last
     disk = count * (_CHECKPOINT * (by.keep + extra) + _MODEL)
     return PlannedRow(name, trainings, count, steps, operations, operations / speed, disk)
@@ -128,7 +131,7 @@ def plan_lines(
 def _seconds_of_all(rows: Sequence[PlannedRow], processes: int) -> float:
     """Seconds until all trainings are done, if each free process begins the longest training left.
 
-    More processes than cores save no time, and more than one process on a GPU saves none.
+    More processes than cores save no time. On a GPU, more than one process saves no time.
     """
     useful = 1 if computes_beside(choose_device()) else min(processes, usable_cores())
     ends = [0.0] * useful

@@ -22,7 +22,7 @@ def prepare_text_once(study: Study) -> None:
     """Prepare the text of the scale once, in `study.out`.
 
     Raises DataError if the directory was begun at another scale, if its data cannot be read, or if
-    it was not begun yet, but has files in its folders corpus, data or trees.
+    no study was begun in it, but its folders corpus, data or trees have files.
     """
     with locked(study.out / ".prepare.lock"):
         _refuse_foreign(study)
@@ -36,8 +36,8 @@ def prepare_text_once(study: Study) -> None:
 def begin_directory(study: Study) -> None:
     """Make the directory of a study that needs no text.
 
-    Raises DataError if the directory was begun at another scale, or if it was not begun yet, but
-    has files in its folders corpus, data or trees.
+    Raises DataError if the directory was begun at another scale, or if no study was begun in it,
+    but its folders corpus, data or trees have files.
     """
     with locked(study.out / ".prepare.lock"):
         _refuse_foreign(study)
@@ -50,7 +50,7 @@ def _refuse_foreign(study: Study) -> None:
         return
     refuse_filled(study.out / "corpus")
     refuse_filled(data_in(study.out))
-    # An earlier version wrote the file .data-gold.lock, and did not write scale.txt.
+    # A study of an earlier version has .data-gold.lock and no scale.txt; its trees are accepted.
     if not (study.out / ".data-gold.lock").exists():
         refuse_filled(study.out / "trees")
 

@@ -106,7 +106,7 @@ def train_row(run: Path, data: Path, recipe: Recipe) -> Measured:
 
 
 def diverged_figures(recipe: Recipe) -> Measured:
-    """The figures of a model that guesses, and the entry `diverged`."""
+    """The figures of a diverged training: those of a guessing model, and the entry `diverged`."""
     guess = {"perplexity": float(recipe.tokenizer.vocabulary), "accuracy": 0.0}
     return {**guess, _score(recipe): 0.0, "diverged": 1.0}
 

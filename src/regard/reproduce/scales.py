@@ -19,9 +19,10 @@ TestSet = tuple[list[str], list[str]]
 class Scale(Protocol):
     """A size at which the tables are made.
 
-    `parts.kept` keeps numbers with the settings that they depend on. These settings include the
-    repr of a scale, so the repr leaves out fields that a later version may extend, such as a
-    recipe. The settings of a recipe are kept with the row that is trained with this recipe.
+    `parts.kept` keeps numbers with the settings that they depend on, and refuses the numbers if the
+    settings change. The settings include the repr of a scale. The repr therefore leaves out fields
+    that a later version may extend, such as a recipe. The settings of a recipe are kept with the
+    row that is trained with this recipe.
     """
 
     @property
@@ -60,7 +61,7 @@ class Scale(Protocol):
         """
 
     def unseen(self, out: Path) -> TestSet:
-        """The sentences of Table 2, which no training and no validation has seen."""
+        """Unseen sentences and their translations: no training and no validation uses them."""
 
 
 _TRAIN, _VALID, _TEST = 21, 22, 23

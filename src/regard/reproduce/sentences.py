@@ -41,7 +41,8 @@ class Sentence:
 class Effect:
     """Our figures of two rows, by seed, and the difference of these rows in the paper.
 
-    A seed counts only if both rows have a figure for it.
+    `values` are the figures of the row `Sentence.better`, and `others` are those of the row
+    `Sentence.worse`. A seed counts only if both rows have a figure for it.
     """
 
     values: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""Scale `small`: real text, and a recipe that is chosen as by `regard train --time`."""
+"""Scale `small`: real text, and a recipe that is chosen by the method of `regard train --time`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Small:
     def base(self, out: Path) -> Recipe:
         """The recipe that takes the place of the paper's base model: `out`/base.toml, or a new one.
 
-        A new recipe is chosen as by `regard train --time`, with Adam. Then it gets eight heads, and
+        A new recipe is chosen as in `regard train --time`, with Adam. Then it gets eight heads, and
         dropout, label smoothing, validation and averaging as in the paper's tables. It limits the
         steps and not the time, so that rows of other sizes take as many steps as base (row big:
         three times as many). The warm-up is half of the steps, as at scale mini: with the shorter

@@ -1,4 +1,4 @@
-"""Table 1, measured: operations, dependent steps, path lengths, time and memory of a layer (§4)."""
+"""Table 1, measured: operations, longest chain, path length, time and memory of a layer (§4)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ PATHS = (9, 27, 81, 243)
 """The values of n at which path lengths are measured. They are powers of KERNEL."""
 CHAINS = (32, 64, 128)
 TIMED_N, TIMED_ROWS = 512, 8
-"""The value of n at which layers of several widths d are timed, and the number of sequences. One
-sequence is too little: a recurrent layer then waits for its weights, and not for the processor."""
+"""The value of n at which layers of several widths d are timed, and the number of sequences. With
+only one sequence, a recurrent layer would spend most of its time on reading weights from memory."""
 TIMED_DS = {"separable": (*DS, 4096)}
-"""The widths at which a layer is timed, if they are not DS. Up to d = 1,024, much of a separable
-convolution's time grows with d, not with its square. The weights of a recurrent layer of d = 4,096
-do not fit the caches of a processor."""
+"""The widths d at which a layer is timed; a layer that is not listed is timed at DS. Up to
+d = 1,024, much of a separable convolution's time grows with d, not with the square of d. The other
+layers are not timed at d = 4,096, because the weights of a recurrent layer then do not fit the
+caches of a processor."""
 _PRINTED = {
     "self-attention": TABLE_1["Self-Attention"],
     "with projections": TABLE_1["Self-Attention"],
@@ -85,8 +86,8 @@ def _tasks(study: Study) -> list[Task]:
 
 
 def _part(layer: str) -> str:
-    # Earlier versions, which measured other sizes, named the parts table1-NAME or
-    # table1-layer-NAME. Directories with such parts are not refused: Table 1 is made anew.
+    # Earlier versions measured other sizes, and named the parts table1-NAME or table1-layer-NAME.
+    # The new name leaves such parts unread, so that Table 1 is made anew and nothing is refused.
     return f"table1-cost-{layer.replace(' ', '-')}"
 
 

@@ -40,7 +40,10 @@ def _tasks(study: Study) -> list[Task]:
 
 
 def paper_parameters(row: str) -> int:
-    """The number of a row's parameters at the paper's size, with a vocabulary that fits Table 3."""
+    """The number of a row's parameters at the paper's size.
+
+    The vocabulary size is one with which this number agrees with Table 3.
+    """
     return parameters(TABLE_3[row].model, BIG_VOCABULARY if row == "big" else TABLE_3_VOCABULARY)
 
 
@@ -100,7 +103,7 @@ def _all_of(seeds: dict[int, Measured | None], number: str) -> list[float]:
 
 
 def _effects(found: _Found, row: str) -> list[float]:
-    """BLEU of a row minus BLEU of base, for each seed that both have."""
+    """BLEU of a row minus BLEU of base, for each seed with which both rows are finished."""
     pairs = [(found[row][seed], found["base"][seed]) for seed in found[row]]
     return [one["bleu"] - base["bleu"] for one, base in pairs if one and base]
 

@@ -55,7 +55,7 @@ class GrowingTable:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table of the paper, or its Figures 1 to 5, and the functions that make it."""
+    """A table of the paper (or the paper's Figures 1 to 5), and the functions that make it."""
 
     name: str
     prepare: Callable[[Study], object]
@@ -64,7 +64,7 @@ class Experiment:
     table: Callable[[Study, Figures], GrowingTable]
     """Makes the table from the numbers of the finished tasks."""
     recipes: Callable[[Study], dict[str, Recipe]]
-    """Gives the recipe of each trained row; a key is the name of its runs, without the seed."""
+    """Gives the recipe of each trained row; a key names the runs of a row, without the seed."""
 
 
 def all_tasks(study: Study, experiments: Sequence[Experiment]) -> list[Task]:
@@ -78,10 +78,10 @@ def write_tables(
 ) -> list[GrowingTable]:
     """Write the tables as they are now into `study.out`, and return them.
 
-    All their rows are written, even if `study.rows` names only some, and the seeds that a table has
-    already stay in it. Tables of `every` that `study.out` holds are written and returned, too.
-    Processes that share a study take turns, so that a table never loses a row, and the page never
-    loses a table.
+    All rows of a table are written, even if `study.rows` names only some of them. The seeds that
+    the file of a table has already stay in the table. A table of `every` is written and returned,
+    too, if `study.out` has its file from an earlier call. Processes that share a study take turns,
+    so that a table never loses a row, and the page never loses a table.
     """
     with locked(study.out / ".tables.lock"):
         tables = []
@@ -102,9 +102,10 @@ def write_tables(
 
 
 def _with_seeds_of_table(study: Study, one: Experiment, *, anew: bool) -> Study:
-    """The study with the seeds of the table written for `one`, and with its own if it is `anew`.
+    """The study with the seeds that are in the written table of `one`.
 
-    The study is unchanged if there is no such table.
+    If `anew` is True, the study keeps its own seeds, too. The study is returned unchanged if the
+    table was not written yet, or has no seeds.
     """
     try:
         written = json.loads((study.out / f"{one.name}.json").read_text("utf-8"))["seeds"]

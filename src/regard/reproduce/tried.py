@@ -13,7 +13,7 @@ from regard.reproduce.rows import row_task, run_of, train_row
 from regard.reproduce.scales import data_in
 
 RATES = (2.0, 0.5)
-"""Factors: each is multiplied by the learning rate of the row to get another rate to try."""
+"""Factors: the row's own learning rate times each factor is another rate that is tried."""
 DROPOUTS = (0.0, 0.2)
 """The dropout probabilities that are tried besides the row's own."""
 
@@ -22,18 +22,19 @@ DROPOUTS = (0.0, 0.2)
 class TriedRow:
     """A row that tries several recipes with the first seed; other seeds train the best recipe.
 
-    A run is a part (`parts.kept`) that trains a recipe; the name of the part is the run's name.
+    Each run trains one recipe. A run is a part of the study (`parts.kept`) with the same name.
     """
 
     name: str
     tried: Mapping[str, Recipe]
-    """The recipes by the names of their runs; the row's own recipe is first, and called `name`."""
+    """The recipes by the names of their runs. The row's own recipe is first; its run has the name
+    `name`, like the row."""
     first: int
     """The seed with which all recipes are trained."""
 
     @property
     def recipe(self) -> Recipe:
-        """The row's own recipe; the others that are tried change its learning rate or dropout."""
+        """The row's own recipe; other tried recipes differ from it in learning rate or dropout."""
         return self.tried[self.name]
 
     @property
@@ -49,7 +50,7 @@ class TriedRow:
 
     @property
     def chosen_run(self) -> str:
-        """The name of the run that has the best recipe and a later seed."""
+        """The name of the run that trains the best recipe with a seed other than the first."""
         return f"{self.name}-chosen"
 
     @property

@@ -124,7 +124,7 @@ def fetched(archive: Archive, folder: Path) -> Path:
 
 
 def _downloaded(archive: Archive, folder: Path) -> Iterator[bytes]:
-    """The content of an archive in blocks; raises DataError if not all of it comes."""
+    """The content of an archive in blocks; raises DataError if the download is not complete."""
     missing = archive.size
     try:
         with urllib.request.urlopen(archive.url, timeout=60) as answer:

@@ -84,7 +84,8 @@ def _mean(
 ) -> tuple[list[Checkpoint], dict[str, Tensor]]:
     """The chosen checkpoints, and the mean of their weights.
 
-    They are chosen again if one is gone before it is read: the run may still be training.
+    The run may still be training and removing checkpoints. So if a chosen checkpoint is gone before
+    it is read, the choice is made again.
     """
     while True:
         found = _chosen(directory / "checkpoints", last, warn, best, steps)

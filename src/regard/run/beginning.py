@@ -59,7 +59,7 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 
 def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
-    """Raise RecipeError if `recipe_changes` returns changes, and name them."""
+    """Raise a RecipeError that names the changes, if `recipe_changes` returns any."""
     if changed := recipe_changes(directory, recipe):
         raise RecipeError(
             f"{directory}: was begun with another recipe ({'; '.join(map(str, changed))}): choose "
@@ -103,8 +103,8 @@ def refuse_less_time(
 def refuse_adam_after_muon(directory: Path, learned_by: str, recipe: Recipe) -> None:
     """Raise RecipeError if `recipe` has Adam, and the run was `learned_by` Muon.
 
-    Adam divides by a mean of squared gradients, which Muon does not keep for its matrices: the
-    mean stays 0, so Adam's first update would destroy them. Muon can continue a run of Adam.
+    Adam divides by a mean of squared gradients. Muon leaves this mean at 0 for the matrices that it
+    trains, so Adam's first update would destroy these matrices. Muon can continue a run of Adam.
     """
     if (learned_by, recipe.training.optimizer) == ("muon", "adam"):
         raise RecipeError(
@@ -139,7 +139,10 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
 
 
 def _differ_in_length(before: Recipe, recipe: Recipe) -> bool:
-    """Whether two recipes are equal, apart from their length, and how often a run is saved."""
+    """Whether two recipes differ at most in the length of training and in two intervals.
+
+    The two intervals are `validate_every` and `save_every`.
+    """
     names = ("minutes", "steps", "validate_every", "save_every")
     length = {name: getattr(recipe.training, name) for name in names}
     return before.merged({"training": length}) == recipe
@@ -171,5 +174,5 @@ def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: boo
 
 
 def part_in_words(changed: Collection[str]) -> str:
-    """The name, in messages, of the data that has changed; `changed` is as in `refuse_changed`."""
+    """Return "data" or "validation set" for a message; `changed` is as in `refuse_changed`."""
     return "data" if "data" in changed else "validation set"

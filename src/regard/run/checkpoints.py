@@ -52,11 +52,11 @@ for the next one."""
 
 
 class Keep(NamedTuple):
-    """Which checkpoints a save keeps: the newest ones, and the nearest ones to the best step."""
+    """Which checkpoints a save keeps: the newest ones, and those nearest to the step `best`."""
 
     newest: int
     averaged: int = 0
-    """How many checkpoints are kept around the best step."""
+    """How many checkpoints nearest to the step `best` are kept."""
     best: int = 0
     """The step with the best validation; with 0, only the newest checkpoints are kept."""
 

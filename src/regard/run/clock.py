@@ -8,14 +8,15 @@ from regard.run.setup import Setup
 from regard.run.state import Due, Training, TrainingState
 
 CLOSING, TUNING = 0.01, 0.03
-"""Shares of `training.minutes` that are reserved: at least `CLOSING` for the work after the last
+"""Fractions of `training.minutes` that are reserved: at least `CLOSING` for the work after the last
 step, and `TUNING` for tuning, if the recipe's `tune` is set."""
 LONGEST_CLOSING, LONGEST_TUNING = 1800.0, 3600.0
-"""For each of the two, no more than this many seconds are reserved because of the share alone."""
+"""The most seconds that the fractions reserve. If the work after the last step is measured to take
+longer, more is reserved for this work."""
 
 
 def tuning_seconds(minutes: float) -> float:
-    """The time for tuning in a run of so many minutes."""
+    """The seconds that are reserved for tuning in a run of `minutes` minutes."""
     return min(60 * minutes * TUNING, LONGEST_TUNING)
 
 
@@ -111,10 +112,10 @@ class Clock:
         self._closing = max(self._closing, 1.5 * (self._saved_at - self._due_at))
 
     def log(self, training: Training, rate: float, smoothed: float, plain: float) -> None:
-        """Write a step into the journal, with its losses per token.
+        """Write a step into the journal, with the learning rate and the losses per token.
 
-        The written speed is the mean since the last logged step, in source and target tokens per
-        second.
+        The loss `smoothed` is computed with label smoothing, `plain` without it. The written speed
+        is the mean since the last logged step, in source and target tokens per second.
         """
         state, now = training.state, time.monotonic()
         tokens = state.source_tokens + state.target_tokens

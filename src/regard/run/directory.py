@@ -109,7 +109,7 @@ class RunDirectory:
         recipe: TrainingRecipe,
         randoms: list[RandomStates],
     ) -> None:
-        """Write a checkpoint, and remove old ones, as `checkpoints.save` does."""
+        """Write a checkpoint by `checkpoints.save`; remove old ones that `recipe` does not keep."""
         if self._writes:
             self.journal.sync()
             best = about["state"]["best_step"] if recipe.best != "last" else 0
@@ -121,8 +121,9 @@ class RunDirectory:
         """Average checkpoints into the final model (§6.1); return its weights.
 
         If training.best is "last", the newest checkpoints are averaged; otherwise, the nearest ones
-        to the best validation. If they have made the model of this step already, and some of them
-        are gone, the model keeps its weights. Processes that do not write return {}.
+        to the best validation. If the directory already has the model of this step, and some of the
+        checkpoints that this model averages are gone, the model keeps its weights. Processes that
+        do not write return {}.
         """
         if not self._writes:
             return {}
@@ -152,9 +153,10 @@ class RunDirectory:
         return weights
 
     def _made_of_more(self, steps: list[int], same: dict[str, Any]) -> list[int]:
-        """The steps whose average the finished model is, if some of them are not in `steps`.
+        """The steps whose checkpoints the finished model averages, if some are not in `steps`.
 
-        Returns [] if there is no undamaged model, or if its manifest differs from `same`.
+        Returns [] if all are in `steps`, if there is no undamaged model, or if a value of the
+        model's manifest differs from the value in `same`.
         """
         try:
             manifest = unseal(self.path)

@@ -75,7 +75,8 @@ def refuse_other_origin(directory: Path, run: Path) -> None:
 def keep_origin(directory: Path, run: Path) -> None:
     """Write RUN/from.json, which names the model in `directory`, unless this file exists.
 
-    Raises RegardError as `refuse_other_origin` does, and if the file cannot be written.
+    Raises RegardError in the same cases as `refuse_other_origin`, and if the file cannot be
+    written.
     """
     refuse_other_origin(directory, run)
     if not (run / _ORIGIN).exists():
@@ -87,9 +88,9 @@ def keep_origin(directory: Path, run: Path) -> None:
 
 @contextmanager
 def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
-    """A context for a run: if its block fails before the run begins, RUN/from.json is removed.
+    """Remove RUN/from.json if the `with` block fails before the run has a checkpoint.
 
-    Otherwise a later run without --from would begin with the model that the file names. The file
+    Otherwise, a later run without --from would begin with the model that the file names. The file
     stays if it was there before, if there is a checkpoint, if another process works in the
     directory, or after a signal or a kill.
     """

@@ -50,7 +50,7 @@ class Journal:
             sync(self.path)
 
     def rewind(self, step: int) -> None:
-        """Remove damaged lines, and all records after `step`: a resumed run repeats these steps."""
+        """Remove damaged lines, and records of steps after `step`, which a resumed run repeats."""
         if not self.path.exists():
             return
         text = self.path.read_text(encoding="utf-8", errors="replace")
@@ -87,8 +87,8 @@ def last_validation(path: Path) -> Record:
 def tensorboard(directory: Path, warn: Callable[[str], None]) -> RecordListener:
     """A listener that writes TensorBoard events into `directory`.
 
-    If they cannot be written, `warn` is called with a sentence, and no more are written. Raises
-    MissingExtra if TensorBoard is not installed; the extra `board` of regard installs it.
+    If an event cannot be written, `warn` is called with a sentence, and no more events are written.
+    Raises MissingExtra if TensorBoard is not installed; the extra `board` of regard installs it.
     """
     try:
         from torch.utils.tensorboard import SummaryWriter

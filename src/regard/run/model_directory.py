@@ -1,8 +1,8 @@
 """A model directory: recipe.toml, tokenizer.json, model.safetensors, manifest.json.
 
-If the tokenizer is that of another system, its original files are also in the directory. A model
-directory is all that a user passes on to others. Everything in it is text or safetensors and is
-verified before use, so that a model from somebody else can be opened safely.
+If the tokenizer comes from another system, the original files of the tokenizer are also in the
+directory. A model directory is all that a user passes on to others. Everything in it is text or
+safetensors and is verified before use, so that a model from somebody else can be opened safely.
 """
 
 from dataclasses import dataclass

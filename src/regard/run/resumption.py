@@ -34,8 +34,9 @@ Restored = tuple[TrainingState, Position, RandomStates]
 class Resumption:
     """Begins or continues a run: its state, its weights and its position in the data.
 
-    A process divides its share of a batch into `micro_batches` parts; None keeps the number in the
-    checkpoint. With `accept_changes`, the data may have changed since the checkpoint.
+    One process divides each batch into `micro_batches` parts; several processes divide a batch into
+    a multiple of this number. None keeps the number of parts in the checkpoint. With
+    `accept_changes`, the data may have changed since the checkpoint.
     """
 
     def __init__(

@@ -48,8 +48,9 @@ class Run:
             warn            is called with a sentence about anything that may not be intended
             accept_changes  continue although the recipe or the data has changed
             processes       the processes that train together; only the first one writes
-            micro_batches   the number of parts that a process divides its share of a batch into;
-                            None keeps the checkpoint's number
+            micro_batches   the number of parts that one process divides each batch into; several
+                            processes divide a batch into a multiple of this number; None keeps
+                            the number of parts in the checkpoint
             shard           divide weights and moments among the processes
             began           the value of `time.monotonic` at which `training.minutes` start
 
@@ -87,7 +88,7 @@ class Run:
         return training
 
     def is_over(self, state: TrainingState) -> bool:
-        """Whether the run has reached its last step, its time limit, or the end of its patience."""
+        """Whether the run ends, because of its last step, its time limit or `training.patience`."""
         recipe = self.setup.recipe.training
         return state.step >= recipe.steps or self.clock.over or state.gives_up(recipe.patience)
 
@@ -127,7 +128,7 @@ class Run:
         """Make the final model, the average of checkpoints; return its weights.
 
         `RunDirectory.finish` chooses the checkpoints. Only the first process makes the model; the
-        others return an empty dict.
+        other processes return an empty dict.
         """
         self.clock.count_time(state)
         forget_programs(self.setup.device)  # averaging and tuning can use their memory

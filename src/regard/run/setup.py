@@ -140,9 +140,9 @@ class Setup:
 
 
 def _refuse_to_divide(recipe: TrainingRecipe) -> None:
-    """Raise an error if processes that divide the model cannot learn as the recipe says.
+    """Raise an error if the recipe's optimizer or arithmetic cannot train a divided model.
 
-    The error is TrainingError if the optimizer is the reason, RecipeError if the arithmetic is.
+    The error is TrainingError for the optimizer, and RecipeError for the arithmetic.
     """
     if recipe.optimizer == "muon":
         raise TrainingError(

@@ -1,10 +1,10 @@
-"""Divide among processes, by PyTorch's `fully_shard`, a model too large for one device.
+"""Divide a model that is too large for one device among processes, by PyTorch's `fully_shard`.
 
-Each process keeps a shard of every parameter: some of its rows, in fp32, with their gradients and
-moments. When a layer computes, its weights are gathered in the precision of training, and are
-dropped afterwards. The layer's gradient is summed over all processes, and each process keeps its
-shard of the sum. The result equals that of one process with the whole model, except for the
-rounding of sums. The method is known as FSDP, fully sharded data parallelism.
+Each process keeps a shard of every parameter: some rows of the parameter, in fp32, with their
+gradients and moments. When a layer computes, its weights are gathered in the precision of training,
+and are dropped afterwards. The layer's gradient is summed over all processes, and each process
+keeps its shard of the sum. The result equals that of one process with the whole model, except for
+the rounding of sums. The method is known as FSDP, fully sharded data parallelism.
 """
 
 from collections.abc import Callable
@@ -193,7 +193,10 @@ class _Shards:
         return whole[: shape[0]]
 
     def first_joins(self, name: str, mine: Tensor) -> Tensor | None:
-        """Join the shards in the first process, on the CPU; the others take part and get None."""
+        """Join the shards in the first process, on the CPU; the other processes get None.
+
+        All processes must call this together.
+        """
         whole = self.join(name, mine)
         return whole.cpu() if self._processes.first else None
 

@@ -1,7 +1,8 @@
 """§6.1 "BLEU": translation quality, computed by sacreBLEU so that others can reproduce the number.
 
-For the paper's own figures, text was divided into words in another way, which gives about one point
-more (`report.py`). So a BLEU can be compared only with a BLEU of the same sacreBLEU signature.
+For the BLEU that the paper prints, text was divided into words in another way, which gives about
+one point more (`report.py`). So a BLEU can be compared only with a BLEU of the same sacreBLEU
+signature.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""§6.1 "BLEU": divide text into words as Moses' scripts do; the paper's figures count such words.
+"""§6.1 "BLEU": divide text into words as Moses' scripts do; the paper's BLEU counts such words.
 
 Each public function that takes a line returns exactly the text that the script in its docstring
 prints for that line. The lists of abbreviations are Moses' own, from the package sacremoses. The
-tokeniser of that package is not used, because its words differ from those of Moses' script where a
-line ends in a full stop (docs/decisions.md).
+tokeniser of sacremoses is not used, because it divides a line that ends in a full stop in another
+way than Moses' script (docs/decisions.md).
 """
 
 import re
@@ -151,7 +151,7 @@ _INSIDE_WORDS = {
     "sv": [(r":(?!\p{Ll})", " : ")],
     "tdt": [(r"'(?!\p{Ll})", " ' ")],
 }
-"""Rules, by language, that divide a mark from its word unless the next letter is lowercase."""
+"""Rules, by language, that divide a mark from its word unless a lowercase letter follows it."""
 
 
 def _end_apart(word: str, language: str, after: str) -> str:

@@ -28,8 +28,8 @@ PAPER_STEPS: TextSteps = ("tokenise", "split")
 _BLANKS = "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000"
 _BLANKS += "".join(map(chr, range(0x2000, 0x200B)))
 _AS_LETTERS = {ord(one): 0xF0000 + ord(one) for one in _BLANKS}
-"""An unused character for each blank at which Python divides words, but multi-bleu.perl does
-not."""
+"""For each blank at which Python divides words, but multi-bleu.perl does not: an unused character
+that replaces the blank."""
 
 _MEANINGS = {
     "bleu_13a": "BLEU of detokenised, cased text, whose words sacreBLEU divides as WMT's script "
@@ -142,7 +142,10 @@ def looks_tokenised(lines: Sequence[str]) -> bool:
 
 
 def recognise(lines: int) -> str | None:
-    """A text that names the paper's test set with this number of lines; None for other numbers."""
+    """A text that names the paper's test set, in full or filtered, if it has this many lines.
+
+    Returns None for other numbers of lines.
+    """
     said = {
         3003: "looks like newstest2014 in full; 2,737: the filtered one",
         2737: "looks like newstest2014, the filtered one; 3,003: in full",

@@ -37,9 +37,9 @@ def create_app(
 ) -> ASGIApp:
     """The application that serves these models, one for each language pair.
 
-    In a browser, only pages from `origins` and from the server itself may read the answers. At
-    shutdown, the application translates the sentences that are waiting, then ends its threads.
-    Raises RecipeError if two models have the same pair.
+    In a browser, only pages from `origins` and from the server itself may read the answers. Without
+    `keys`, requests need no API key. At shutdown, the application translates the sentences that are
+    waiting, then ends its threads. Raises RecipeError if two models have the same pair.
     """
     limits, metrics, turn = limits or ServerLimits(), Metrics(), threading.Lock()
     pairs = [pair for pair, _ in translators]
@@ -80,7 +80,7 @@ def create_app(
     guard = Guard(app, service)
     if not origins:
         return guard
-    return CORSMiddleware(  # CORSMiddleware wraps the guard: a page can read the guard's refusals
+    return CORSMiddleware(  # it wraps the guard, so that a page can read the guard's refusals
         guard,
         allow_origins=list(origins),
         allow_methods=["GET", "HEAD", "POST"],

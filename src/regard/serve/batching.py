@@ -37,11 +37,12 @@ class Batcher(Generic[_Item, _Result]):
 
     Only this thread calls `translate`. When no sentence has come for `idle` seconds, the thread
     calls `rest` once. `measure` returns the number of tokens of each sentence. The queue refuses
-    sentences while it has `most` or more; those of one request count as at most half of `most`, so
-    that a single request never makes it refuse others. Requests take turns: each batch has the
-    oldest sentence of another request. A batch has at most `budget` tokens, or one sentence. The
-    thread waits at most `wait` seconds for a batch to fill. If the future of a waiting sentence is
-    cancelled, the sentence is not translated.
+    sentences while it has `most` sentences or more. For this limit, the sentences of one request
+    count as at most half of `most`, so that a single long request does not keep out other requests.
+    Requests take turns: each batch begins with the oldest sentence of the next request. A batch has
+    at most `budget` tokens, unless it is a single sentence. The thread waits at most `wait` seconds
+    for a batch to fill. If the future of a waiting sentence is cancelled, the sentence is not
+    translated.
     """
 
     def __init__(
@@ -59,11 +60,11 @@ class Batcher(Generic[_Item, _Result]):
         self._most, self._budget, self._wait = most, budget, wait
         self._rest, self._idle = rest, idle
         self._queue: dict[int, dict[int, _Waiting[_Item, _Result]]] = {}
-        """For each request that waits, oldest first, its sentences that wait, oldest first. The key
-        of a sentence is its place in the request."""
+        """The waiting sentences, oldest first: queue[number of the request][place in the request].
+        Requests and places are numbered from 0."""
         self._requests = itertools.count()
         self._last = -1
-        """The request whose oldest sentence was in the last batch."""
+        """The number of the request that had its turn in the last batch; -1 before all batches."""
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="translate", daemon=True)
@@ -89,7 +90,7 @@ class Batcher(Generic[_Item, _Result]):
         return self._thread.is_alive()
 
     def submit(self, sentences: Sequence[_Item]) -> list[Future[_Result]]:
-        """Add all of the sentences, a request, to the queue; return the future result of each.
+        """Add the sentences of one request to the queue; return a future for the result of each.
 
         If the queue is at its limit or the batcher is closed, no sentence is added and QueueFull is
         raised. A queue below its limit takes all of the sentences, even if it is over the limit
@@ -134,7 +135,7 @@ class Batcher(Generic[_Item, _Result]):
                 results = self._translate([w.item for w in active])
                 for waiting, result in zip(active, results, strict=True):
                     waiting.result.set_result(result)
-            except BaseException as error:  # each result will raise it; this thread goes on
+            except BaseException as error:  # the futures raise it; this thread goes on
                 for waiting in active:
                     if not waiting.result.done():
                         waiting.result.set_exception(error)
@@ -162,15 +163,16 @@ class Batcher(Generic[_Item, _Result]):
         return sum(w.tokens for _, _, w in self._all()) >= self._budget
 
     def _all(self) -> list[tuple[int, int, _Waiting[_Item, _Result]]]:
-        """All sentences that wait, each with its request and its place there."""
+        """All waiting sentences, as tuples (number of the request, place in it, sentence)."""
         waiting = self._queue.items()
         return [(request, place, one) for request, its in waiting for place, one in its.items()]
 
     def _choose(self) -> list[_Waiting[_Item, _Result]]:
-        """Take the oldest sentence of the next request, and others like it, out of the queue.
+        """Take a batch out of the queue: the oldest sentence of the next request, and similar ones.
 
-        The others are those closest in length; of equal ones, those of the same request come first.
-        Each request has its turn, so no sentence waits for ever.
+        The sentences whose length is closest to the oldest one's are taken, as long as the batch
+        stays within `budget` tokens. If two sentences are equally close, a sentence of the same
+        request comes first. Each request has its turn, so no sentence waits for ever.
         """
         if not self._queue:
             return []

@@ -23,7 +23,7 @@ layers together. This many weights take 16 MB."""
 
 @dataclass(frozen=True, eq=False)
 class SentenceRequest:
-    """A sentence to translate, and what to return for the sentence besides one translation."""
+    """A sentence to translate, and the results to return for it."""
 
     sentence: str
     n_best: int = 1
@@ -60,9 +60,11 @@ class Rendering(Mended):
 
 
 class Engine:
-    """A translator with a queue. With `retry`, it searches again if a translation looks wrong.
+    """A translator with a queue of sentences.
 
-    Engines that share the lock `turn` translate one after another, so that each can use all cores.
+    The queue refuses sentences while it has `most_waiting` or more. With `retry`, there is a second
+    search for each sentence whose translation looks wrong. Engines that share the lock `turn`
+    translate one after another, so that each can use all cores.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class Engine:
         return bool(self._translator.model.members and self._translator.network.attentions())
 
     def read(self, text: str, *, is_html: bool) -> Passage:
-        """Split a text by `read_passage` into sentences, by the rules of the source language."""
+        """Split a text into sentences with `read_passage`, by the source language's rules."""
         tokenizer = self._translator.tokenizer
         return read_passage(text, base(self.pair.source), tokenizer, is_html=is_html)
 
@@ -147,10 +149,10 @@ class Engine:
         return renderings
 
     def _attended(self, request: SentenceRequest, rendering: Rendering) -> Rendering:
-        """Add the requested attention weights of the best translation.
+        """Return `rendering` with the requested attention weights of the best translation.
 
-        They are left out if there are none or too many, or if the sentence or its translation is
-        too long for the model.
+        The weights are left out if the model has none, if there are more than MOST_CELLS, or if the
+        sentence or its translation is too long for the model.
         """
         if not self.attends:
             return rendering

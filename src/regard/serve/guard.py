@@ -30,11 +30,12 @@ HEADERS = {
 }
 """Headers that are added to each answer, unless it has them already."""
 _LAST = {"Connection": "close"}
-"""A header that ends the connection: the rest of the body would be read otherwise, however long."""
+"""A header that ends the connection. Otherwise, the server would read the rest of the body, however
+long it is."""
 
 STOPPING = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
-"""Exceptions that end a task or the server. An extension module may raise others that, like these,
-are no `Exception`."""
+"""Exceptions that end a task or the server, and must be raised again. Every other exception is
+answered, even if it does not inherit from `Exception`: extension modules may raise such ones."""
 
 
 class Disconnected(Exception):
@@ -45,7 +46,7 @@ class Guard:
     """An ASGI application that wraps `app`.
 
     The whole body of a request is read before `app` is called; a compressed body is refused. If
-    `app` raises an exception, the exception is logged and not raised.
+    `app` raises an exception that is not in STOPPING, the exception is logged and not raised.
     """
 
     def __init__(self, app: ASGIApp, service: Service):
@@ -89,7 +90,7 @@ class Guard:
         await self._app(scope, replay, answer)
 
     async def _accepted(self, scope: Scope, receive: Receive) -> bytes:
-        """The body of a request; raises HTTPException for a request that is refused here."""
+        """Read and return the body of a request; raises HTTPException if the guard refuses it."""
         limit, headers = self._limits.body, dict(scope["headers"])
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > max(limit, MOST_DISCARDED):
@@ -114,7 +115,8 @@ class Guard:
         problem = state.pop("problem", None)  # an exception in `state` would keep frames in memory
         path = scope["path"]
         if path not in TRANSLATING:
-            # The label of the metrics is the pattern of the route, not the URL of the request.
+            # The label of the metrics is the pattern of the route, not the URL of the request,
+            # because a client can choose any URL.
             path = getattr(scope.get("route"), "path", "other")
         status = answer.status or 499
         self._metrics.requests.labels(path, status).inc()

@@ -90,7 +90,7 @@ class Guess(BaseModel):
 
 
 _LABELS = {"nb": "no", "fil": "tl", "iw": "he", "in": "id", "cmn": "zh"}
-"""py3langid's labels of languages that it knows by another code."""
+"""For each language code that py3langid does not use, its own code of the same language."""
 
 
 @cache
@@ -101,9 +101,9 @@ def _identifier() -> Any:
 class Detector:
     """Detects which of the given languages a text is in.
 
-    A given language may be unknown to py3langid. A text is taken for this language if the most
-    probable of all languages that py3langid knows is not a given one, and its probability is above
-    `SURE`; or if py3langid knows no given language.
+    py3langid may not know a given language. A text is taken for a language that py3langid does not
+    know in two cases. First: py3langid knows no given language. Second: of all languages that
+    py3langid knows, the most probable one is not given, and its probability is above `SURE`.
     """
 
     def __init__(self, languages: Sequence[str]):
@@ -118,11 +118,11 @@ class Detector:
         self._given.set_languages(self._known or None)
 
     def rank(self, text: str) -> list[Guess]:
-        """The languages, the most probable one first.
+        """The given languages, the most probable one first.
 
-        All have confidence 0 if the text is taken for a language that py3langid does not know;
-        otherwise such languages come last. Languages that differ only in region or script, such as
-        pt-BR and pt-PT, get the same confidence.
+        Languages that py3langid does not know come last, with confidence 0. But if the text is
+        taken for one of them, they come first, and all languages have confidence 0. Languages that
+        differ only in region or script, such as pt-BR and pt-PT, get the same confidence.
         """
         begin = text[:LOOKED_AT]
         if self._unknown and self._is_unknown(begin):

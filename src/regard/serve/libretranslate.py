@@ -153,7 +153,7 @@ async def _translate(service: Service, request: Request, fields: dict[str, Any])
     jobs = [
         (service.engine(code, target), text)
         for code, text in zip(sources, texts, strict=True)
-        if code != target or target not in service.languages  # `engine` refuses an unknown code
+        if code != target or target not in service.languages  # `engine` refuses an unknown target
     ]
     made = iter(await _made(service, request, jobs, wanted, is_html))
     # A text that is already in the target language has no job.
@@ -175,7 +175,7 @@ async def _guesses(service: Service, texts: list[str], target: str, is_html: boo
 async def _made(
     service: Service, request: Request, jobs: list[tuple[Engine, str]], wanted: int, is_html: bool
 ) -> list[list[str]]:
-    """The translation of each text, followed by up to `wanted` alternatives."""
+    """For each job, a list: the translation of its text, then up to `wanted` alternatives."""
     if jobs:
         request.state.pair = str(jobs[0][0].pair)
     n_best = 1 + min([wanted, *(engine.beam - 1 for engine, _ in jobs)])
@@ -188,7 +188,8 @@ async def _made(
 def _answer(found: list[list[str]], wanted: int, guesses: list[Guess], as_list: bool) -> Translated:
     """The answer to a request; each field is a list that has an item for each text.
 
-    If `as_list` is False, there is one text, and each field is the item of this text.
+    `found` has the translation and the alternatives of each text. If `as_list` is False, there is
+    one text, and each field is the item of this text.
     """
     fields: dict[str, list[Any]] = {"translatedText": [versions[0] for versions in found]}
     if wanted:

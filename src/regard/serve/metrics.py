@@ -6,7 +6,10 @@ _TIME_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Metrics:
-    """Counters, gauges and histograms. No client can choose the value of a label."""
+    """Counters, gauges and histograms.
+
+    No client can choose the value of a label, because each new value takes memory.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -138,7 +138,7 @@ def translated_sentence(
 ) -> TranslatedSentence:
     """The next sentence of the answer, after the sentences in `done`.
 
-    Raises HTTPException if the sentence has too many attention weights.
+    Raises HTTPException if `query` asks for attention weights, and there are none or too many.
     """
     number, previous = len(done), done[-1].translations[0].text if done else ""
     return TranslatedSentence(

@@ -189,7 +189,7 @@ class Service:
             for engine in {engine for engine, _ in texts}:
                 await _submit_all([job for job in jobs if job.engine is engine], ask)
             request.state.sentences = sum(len(job.futures) for job in jobs)
-            yield jobs  # there is no time limit here: it would interrupt a stream in the middle
+            yield jobs  # without a time limit, which would interrupt a stream in the middle
         except QueueFull:
             raise busy() from None
         except TimeoutError:
@@ -202,7 +202,7 @@ class Service:
 
 
 async def _submit_all(jobs: Sequence[Job], ask: Callable[[int, str], SentenceRequest]) -> None:
-    """Submit the sentences of jobs of one engine: in this thread, if they are short."""
+    """Submit the sentences of one engine's jobs; long texts are submitted in another thread."""
     if sum(len(sentence) for job in jobs for sentence in job.passage.sentences) <= READ_INLINE:
         _submit(jobs, ask)
     else:
@@ -210,7 +210,7 @@ async def _submit_all(jobs: Sequence[Job], ask: Callable[[int, str], SentenceReq
 
 
 def _submit(jobs: Sequence[Job], ask: Callable[[int, str], SentenceRequest]) -> None:
-    """Submit the sentences of all jobs at once: the first job alone could fill the queue."""
+    """Submit the sentences of all jobs at once, since the first job alone could fill the queue."""
     asked = [ask(*numbered) for job in jobs for numbered in enumerate(job.passage.sentences)]
     futures = iter(jobs[0].engine.submit(asked))
     for job in jobs:
@@ -218,7 +218,12 @@ def _submit(jobs: Sequence[Job], ask: Callable[[int, str], SentenceRequest]) -> 
 
 
 def network(host: str) -> str:
-    """The address of a client; of an IPv6 address, the first 64 bits, which one client owns."""
+    """The address or the network by which the requests of a client are counted.
+
+    An IPv6 address gives the network of its first 64 bits, because one client owns the whole
+    network. An IPv6 address that stands for an IPv4 address gives the IPv4 address. Any other
+    `host` is returned unchanged.
+    """
     try:
         address = ip_address(host)
     except ValueError:

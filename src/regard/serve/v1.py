@@ -46,10 +46,11 @@ def v1_routes(service: Service) -> APIRouter:
     async def translate(request: Request, query: Query) -> Any:
         """Translate a text.
 
-        With `stream`, the answer is a sequence of server-sent events: `sentence` (a Sentence) for
-        each sentence in order, then `done` (an Answer, without alignment and attention); or `error`
-        with {"error": ...}. With `partial`, there are also events `partial` with {"sentence": its
-        number from 0, "text": ...}; a later event may replace the text.
+        With `stream`, the answer is a sequence of server-sent events. Each sentence, in order, has
+        an event `sentence` (a Sentence). Then comes an event `done` (an Answer, without alignment
+        and attention). After an error, the last event is `error` with {"error": ...} instead. With
+        `partial`, there are also events `partial` with {"sentence": ..., "text": ...}: the number
+        of a sentence, from 0, and its unfinished translation. A later event may replace this text.
         """
         service.admit(request, None)
         service.check_size(request, [query.text])
@@ -97,7 +98,11 @@ async def _job(
     query: Query,
     on_partial: Callable[[int, str], object] | None = None,
 ) -> AsyncIterator[Job]:
-    """A context that translates a text; raises HTTPException for attention of several sentences."""
+    """A context manager that starts to translate a text, and yields its job.
+
+    `on_partial` is called with the number of a sentence, from 0, and its unfinished translation.
+    Raises HTTPException if attention is asked for, and the text has several sentences.
+    """
 
     def ask(number: int, sentence: str) -> SentenceRequest:
         return SentenceRequest(
@@ -170,7 +175,7 @@ async def _events(
         async with aclosing(_steps(service, request, engine, query)) as steps:
             async for event in steps:
                 yield event
-                # Let other requests run: sending an event rarely lets them run.
+                # Let other requests run now, because sending an event rarely lets them run.
                 await asyncio.sleep(0)
     except HTTPException as refusal:
         yield _event("error", {"error": refusal.detail})

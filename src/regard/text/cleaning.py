@@ -52,5 +52,5 @@ def judge_length(source_tokens: int, target_tokens: int, rules: DataRecipe) -> V
 
 
 def is_empty(source: str, target: str) -> bool:
-    """Whether at least one side has nothing but white space."""
+    """Whether at least one side is empty or has only white space."""
     return not (source and target) or source.isspace() or target.isspace()

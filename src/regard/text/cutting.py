@@ -9,11 +9,12 @@ BLANKS = re.compile(r"\s+")
 
 
 def cut_near_middle(line: str) -> tuple[int, int]:
-    """Where the first part of a line ends, and where the second part begins.
+    """The index where the first part of a line ends, and the index where the second part begins.
 
-    Of all ends of clauses, or of all blanks if there are none, the one nearest to the middle is
-    between the parts. A line that has neither is cut in its middle. No part is empty, if the line
-    has at least two characters and no blanks at its ends.
+    The line is cut at the end of a clause, the nearest to its middle. A line without such an end is
+    cut at the blank nearest to its middle; a line without blanks is cut in its middle. The blanks
+    at the cut belong to no part. No part is empty if the line has at least two characters and no
+    blanks at its ends.
     """
     middle = len(line) // 2
     for boundary in CLAUSE_ENDS, BLANKS:

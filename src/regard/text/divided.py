@@ -22,7 +22,7 @@ class Meetings:
         self.left, self.right, self.starts, self.weights = left, right, starts, weights
 
     def by_pair(self) -> Iterable[tuple[int, int, Positions, int]]:
-        """Yield (left, right, starts, sum of weights) of each distinct pair, in ascending order."""
+        """Yield (left, right, starts, sum of weights) for each distinct pair, in sorted order."""
         if not len(self.starts):
             return
         order = np.lexsort((self.starts, self.right, self.left))

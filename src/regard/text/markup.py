@@ -34,9 +34,11 @@ ENDED_BY = {
     }.items()
     for name in names.split()
 }
-"""Elements that need no end tag; each is mapped to the elements whose start tags also end it."""
+"""Elements that need no end tag. Each is mapped to the elements whose start tags also end this
+element."""
 _HUGE = re.compile("&#[0-9]{1000,};?")
-"""References to characters that no Unicode has. Python refuses numbers of over 4,300 digits."""
+"""Numeric character references that are too large for Unicode. They are replaced before parsing,
+because Python refuses to read numbers of more than 4,300 digits."""
 _COMMENT_ENDS = re.compile(r"--\s*!?>")
 HOLDERS = frozenset(["datalist", "dl", "menu", "ol", "ruby", "select", "table", "ul"])
 """A start tag inside one of these elements ends no element outside: for example, an <li> inside a
@@ -48,7 +50,7 @@ def stretches(markup: str) -> Iterator[tuple[str, bool]]:
 
     Together, the stretches are exactly `markup`, even if `markup` is not valid HTML.
     """
-    tail = markup.rfind(">") + 1  # the tail has no complete tag, and is slow to parse
+    tail = markup.rfind(">") + 1  # after this index, no tag is complete, and parsing is slow
     reader = _Reader(_HUGE.sub(lambda found: "_" * len(found[0]), markup[:tail]))
     reader.begin(tail, is_text=not reader.keeping)
     for (start, is_text), (end, _) in pairwise([*reader.starts, (len(markup), False)]):
@@ -57,7 +59,7 @@ def stretches(markup: str) -> Iterator[tuple[str, bool]]:
 
 
 def read_references(text: str) -> str:
-    """The text of HTML without tags, with characters in place of references such as &amp;."""
+    """Replace references such as &amp; by their characters; `text` is HTML without tags."""
     return html.unescape(_HUGE.sub("\ufffd", text))
 
 
@@ -72,7 +74,7 @@ class _Reader(HTMLParser):
     """Records in `starts` where each stretch begins, and whether it is text to translate."""
 
     keeping: str | None = None
-    """The outermost open element whose content is not translated, if there is one."""
+    """The name of the outermost open element whose content is not translated; None without one."""
 
     def __init__(self, markup: str):
         super().__init__(convert_charrefs=False)
@@ -98,9 +100,9 @@ class _Reader(HTMLParser):
         self.begin(self._lines[line - 1] + column, is_text=is_text)
 
     def parse_comment(self, i: int, report: bool = True) -> int:
-        """Read a comment; one that does not end goes on to the end of the markup.
+        """Read a comment; a comment without an end goes on to the end of the markup.
 
-        The base class would look for its end in all of the rest, and again for each later `<!--`.
+        The base class would search all later markup for the end, again for each later `<!--`.
         """
         place = self._length - len(self.rawdata) + i  # `rawdata` is the markup that is left
         if place + 2 > self._last_end:

@@ -3,8 +3,8 @@
 import numpy as np
 import tokenizers
 
-# Each of the two tables of `WordIds` has at most this many words, each of at most this many
-# characters. Both tables together take at most about 70 MB.
+# `WordIds` has a table of recent words and a table of older words. Each has at most this many words
+# of at most this many characters. Both tables together take at most about 70 MB.
 _MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64
 
 
@@ -27,7 +27,8 @@ class WordIds(dict[str, bytes]):
             ids = self._encoded(word)
         if len(word) <= _MEMO_CHARACTERS:
             if len(self) >= _MEMO_WORDS:
-                # If a word of the older table occurs again, its ids are copied from that table.
+                # The full table becomes the older one, and a new one begins. If a word of the older
+                # table occurs again, its ids are copied.
                 self._older = dict(self)
                 self.clear()
             self[word] = ids

@@ -1,4 +1,4 @@
-"""Open a tokenizer of any kind."""
+"""Open a tokenizer of any kind: regard's own, or a foreign tokenizer, made by another system."""
 
 import json
 import reprlib
@@ -67,7 +67,7 @@ def open_own_tokenizer(path: str | Path, needed_for: str, remedy: str) -> Tokeni
 
 
 def tokenizer_files(directory: Path) -> list[str]:
-    """Names of the files of the tokenizer in a directory, tokenizer.json first.
+    """The names of all files of the tokenizer in a directory; the first is tokenizer.json.
 
     Raises ModelError if tokenizer.json belongs to a foreign tokenizer and is damaged.
     """

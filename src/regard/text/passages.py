@@ -14,7 +14,7 @@ from regard.text.protocol import AnyTokenizer
 from regard.text.scripts import HANGUL, are_korean, meet_without_blank
 
 _CODE = re.compile(r"\S{1,30}")
-"""A code that tells a model the target language; see `read_passage`."""
+"""The form of a code that tells a model the target language: short and without blanks."""
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
 """Marks that may precede the first sentence of a line: blanks, bullets, numbers, and > of quoted
 text."""
@@ -23,17 +23,17 @@ _GOES_ON = re.compile(
     "|[ \u3000]*(って|などと|と([、。\u4e00-\u9fff\u30a1-\u30fa]"
     "|い[うっい]|うなず|つぶや|ささや|こた|のこと|だけ)))"
 )
-"""A closing quotation mark, and text that shows that the sentence goes on after the quotation: a
-Korean syllable without a blank before it, or a particle, Korean or Japanese."""
+"""A closing quotation mark, followed by text that shows that the sentence goes on: a Korean letter
+directly after the mark, or a Korean or Japanese particle for quotations."""
 _NOT_ASCII = re.compile(r"[^\S\x00-\x7f]")
 """Blanks that ASCII does not have. sentencex 1.0.32 panics where one of them is between a capital
 letter and a full stop."""
 _MOST_OF_SENTENCE = 1000
-"""A sentence of more characters is cut, so that no single sentence keeps a server busy for long. A
-thousand characters are more sub-words than most models take in one piece."""
+"""A sentence of more characters than this is cut, so that no single sentence keeps a server busy
+for long. A thousand characters may also be more sub-words than a model can read at once."""
 _LONGEST = 5000
-"""At most this many characters are divided into sentences at once: the time of the division may
-grow with the square of the length."""
+"""At most this many characters are divided into sentences at once, because the time that sentencex
+needs may grow with the square of the length."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Passage:
     """A text, which consists of kept[0] sentences[0] kept[1] sentences[1] ... kept[-1]."""
 
     kept: tuple[str, ...]
-    """The parts that are not translated: one more than there are sentences."""
+    """The parts of the text that are not translated. There is one more part than sentences."""
     sentences: tuple[str, ...]
     is_html: bool
 
@@ -53,14 +53,14 @@ class Passage:
     def before(self, number: int, previous: str, translation: str) -> str:
         """The text before `translation`, the translation of sentence `number`.
 
-        `previous` is the translation of the sentence before. Chinese and Japanese sentences may
-        have nothing between them, and so may carelessly written Korean sentences. Between their
-        translations into another language, there is a blank.
+        `previous` is the translation of the sentence before. Chinese, Japanese, and some Korean
+        sentences have no blank between them. If they are translated into a language that writes
+        blanks between sentences, the text is a blank.
         """
         kept = self.kept[number]
         if number == 0 or kept or not previous or not translation:
             return kept
-        # The last two characters decide: a sentence may end in a mark that is not Chinese, as 元气?
+        # The last two characters decide, because the last one may not be Chinese, as in 元气?
         source, target = self.sentences[number - 1 : number + 1], (previous, translation)
         glued = meet_without_blank(source[0], source[1], tail=2)
         other = not are_korean(*target) if are_korean(*source) else glued
@@ -80,8 +80,9 @@ def read_passage(
 ) -> Passage:
     """Split a text into sentences for the model that has this tokenizer.
 
-    If the text begins with a code that tells the model the target language, such as `>>de<<`, the
-    code is put before each sentence. A blank after the code is left out.
+    `language` is the language code of the text, such as "en". If the text begins with a code that
+    tells the model the target language, such as `>>de<<`, this code is put before each sentence,
+    and a blank after the code is left out.
     """
     code = tokenizer.prefix(text)
     if not _CODE.fullmatch(code):  # such as quoted text, which may begin with >> as well
@@ -140,7 +141,7 @@ def _of_html(text: str, language: str) -> Iterator[tuple[str, bool]]:
 
 
 def _sentences(line: str, language: str) -> Iterator[tuple[str, bool]]:
-    """Split a line into sentences (True), and the spaces and punctuation around them (False)."""
+    """Yield the parts of a line: sentences (True), and spaces and parts without letters (False)."""
     for piece in _segments(line, language):
         body = piece.strip()
         if not _has_letters(body):
@@ -153,10 +154,10 @@ def _sentences(line: str, language: str) -> Iterator[tuple[str, bool]]:
 
 
 def _segments(line: str, language: str) -> Iterator[str]:
-    """Cut a line at the ends of sentences.
+    """Cut a line at the ends of sentences, and cut sentences that are too long.
 
-    A very long line is read in parts. The last sentence of a part may go on in the next part, so it
-    is read again with that part, unless it is longer than half of its own part.
+    A very long line is read in parts. The last sentence of a part may go on in the next part, so
+    this sentence is read again with the next part, unless it is longer than half of its own part.
     """
     while line:
         cut = len(line)
@@ -171,7 +172,7 @@ def _segments(line: str, language: str) -> Iterator[str]:
 
 
 def _divided(part: str, language: str) -> list[str]:
-    """Divide by sentencex, at the ends of sentences; together, the pieces are `part`."""
+    """Use sentencex to cut `part` at the ends of sentences; joined, the pieces are `part` again."""
     read = _NOT_ASCII.sub(" ", part)
     pieces = segment(language, read)
     if "".join(pieces) != read:
@@ -191,7 +192,7 @@ def _cut(sentence: str) -> Iterator[str]:
 
 
 def _with_quotations(pieces: Sequence[str]) -> list[str]:
-    """Join a Korean or Japanese sentence that was cut after a quotation: “왜?” and 라고 물었다."""
+    """Join Korean or Japanese sentences that were cut after a quotation: “왜?” and 라고 물었다."""
     whole: list[str] = []
     for piece in pieces:
         before = whole[-1].rstrip(" \u3000") if whole else ""

@@ -1,7 +1,7 @@
-"""The protocol of all tokenizers: regard's own, and foreign ones, which are of other systems.
+"""The protocol of all tokenizers: regard's own, and foreign tokenizers, made by other systems.
 
 Every tokenizer has ids 0 = <pad>, 1 = <s> and 2 = </s>. Source and target may have separate
-vocabularies; a tokenizer with one shared vocabulary gives the same ids to both.
+vocabularies. With one shared vocabulary, a text has the same ids on both sides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,27 +35,32 @@ class AnyTokenizer(Protocol):
 
     @property
     def symbols(self) -> Mapping[str, int]:
-        """Ids of symbols, such as `(NP` in trees; no text is encoded as a symbol. Often empty."""
+        """A map from the name of each symbol, such as `(NP` in trees, to its id.
+
+        No text is encoded as a symbol. The map is empty if the tokenizer has no symbols.
+        """
 
     def prefix(self, line: str) -> str:
         """The beginning of a source line that instructs the model, such as `>>de<<`.
 
-        It is no part of the sentence. If a long sentence is divided, each part needs the prefix.
+        The prefix is not part of the sentence; "" means no prefix. If a long sentence is divided,
+        each part needs the prefix.
         """
 
     def encode(self, lines: Sequence[str], side: SideName = "source") -> list[list[int]]:
-        """The ids of each line of a side's text, without <s> and </s>.
+        """The ids of each line, without <s> and </s>.
 
-        Raises DataError for a lone surrogate, which is not a character.
+        `side` says whether the lines are source or target text. Raises DataError for a lone
+        surrogate, which is not a character.
         """
 
     def encode_arrays(
         self, lines: Sequence[str], side: SideName = "source"
     ) -> list[NDArray[np.uint32]]:
-        """`encode` for a whole corpus, with the ids of each line as an array."""
+        """The ids that `encode` gives, as an array for each line; meant for a whole corpus."""
 
     def decode(self, ids: Sequence[Sequence[int]], side: SideName = "target") -> list[str]:
-        """The text of each list of ids of a side; <pad>, <s>, </s> are ignored."""
+        """The text of each list of source or target ids; <pad>, <s> and </s> are ignored."""
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
         """The text of each piece of a sentence, with a space before it if the piece begins a word.

@@ -1,4 +1,4 @@
-"""Scripts and languages of text, as far as scoring and joining sentences depend on them."""
+"""Scripts and languages of text, for scoring translations and for joining sentences."""
 
 import re
 from collections.abc import Iterable
@@ -17,7 +17,8 @@ _OTHERS = re.compile("[\u0e00-\u0eff\u0f40-\u0fbc\u1000-\u109f\u1780-\u17ff]")
 LOOKED_AT_LINES = 2000
 """The script of a text is found from at most this many of its first lines."""
 Script = Literal["Korean", "Chinese", "Japanese", "other unspaced", "spaced"]
-"""A script or, for any other script, whether there are blanks between words."""
+"""The script of a text. All other scripts are "spaced" if they have blanks between words, else
+"other unspaced"."""
 _LETTER = re.compile(r"[^\W\d_]")
 CHINESE_OR_JAPANESE = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
 """Chinese and Japanese characters and marks, which are written without blanks."""
@@ -27,14 +28,14 @@ _COUNTRIES = {
     "vn": ("Vietnamese", "vi"),
 }  # fmt: skip
 """Codes of countries that are often taken for codes of languages; for each, the language and its
-right code. As the code of a language, kr means Kanuri, whose other code is kau."""
+right code. The code kr is also that of the language Kanuri, for which kau can be used instead."""
 
 
 def script_of(lines: Iterable[str]) -> Script:
     """The script of most letters in the first `LOOKED_AT_LINES` lines.
 
-    Text in Chinese characters and kana is "Chinese" if it has more than four times as many Chinese
-    characters as kana; otherwise it is "Japanese".
+    A text in Chinese characters and kana is "Chinese" if it has more than four times as many
+    Chinese characters as kana; otherwise the text is "Japanese".
     """
     text = "\n".join(islice(lines, LOOKED_AT_LINES))
     letters = len(_LETTER.findall(text))
@@ -66,15 +67,15 @@ def are_korean(*texts: str) -> bool:
 def meet_without_blank(left: str, right: str, tail: int = 1) -> bool:
     """Whether no blank is written between `left` and `right`, as in Chinese and Japanese.
 
-    The last `tail` characters of `left` and the first one of `right` decide. Korean, too, uses
-    characters and marks of these languages, but writes blanks between sentences.
+    It is enough that one of the last `tail` characters of `left`, or the first one of `right`, is
+    Chinese or Japanese. Korean text may have such characters, too, but is written with blanks.
     """
     meeting = CHINESE_OR_JAPANESE.search(left[-tail:] + right[:1])
     return bool(meeting) and not are_korean(left, right)
 
 
 def refuse_country(code: str) -> None:
-    """Raise RecipeError for the code of a country that is taken for the code of its language."""
+    """Raise RecipeError for the code of a country that is often taken for a language's code."""
     if code in _COUNTRIES:
         language, right = _COUNTRIES[code]
         raise RecipeError(f"{code} is the code of a country: the code of {language} is {right}")

@@ -36,23 +36,24 @@ from regard.text.words import count_words, refuse_surrogates
 TokenizerKind = Literal["bpe", "wordpiece"]
 PAD, BOS, EOS = 0, 1, 2
 SPECIAL = ("<pad>", "<s>", "</s>")
-"""The entries of ids 0, 1 and 2. No text is encoded as them: a typed "</s>" is four characters."""
+"""The entries of ids 0, 1 and 2. No text is encoded as one of these entries: a typed "</s>" is
+encoded as four characters."""
 
 BYTE_ALPHABET = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
-"""The printable characters by which byte-level tokenizers write the 256 bytes, one for each."""
+"""The 256 printable characters by which byte-level tokenizers write bytes, one for each byte."""
 _SPACE = "Ġ"  # the space in BYTE_ALPHABET
 CONTINUED = "…"
-"""First character of a word piece that continues a word. BYTE_ALPHABET lacks it, so it never
-stands for a byte of text."""
+"""First character of a word piece that continues a word. BYTE_ALPHABET lacks this character, so it
+never stands for a byte of text."""
 SYMBOL = "△"
-"""First character of a symbol, such as a bracket of trees. BYTE_ALPHABET lacks it, so no text is
-encoded as a symbol."""
+"""First character of the entry of a symbol, such as a bracket of trees. BYTE_ALPHABET lacks this
+character, so no text is encoded as a symbol."""
 _BLANKS = re.compile("  +")
 LONGEST_LEARNT = 10_000
 """Nothing is learned from a line of more characters than this: such a line is not a sentence."""
 LARGEST_TOKENIZER, MOST_ENTRIES = 64 * 2**20, 1_000_000
-"""A tokenizer.json is refused if it has more bytes than the first number, or more entries than the
-second."""
+"""The most bytes of a tokenizer.json, and the most entries of a vocabulary. In regard's own
+tokenizer.json, commas are counted instead of entries (`_read`)."""
 # Word-piece encoding takes a time that is quadratic in the length of a word. So words are cut into
 # parts of at most this many bytes.
 _LONGEST_WORD = 100
@@ -84,9 +85,9 @@ class Tokenizer:
         """Learn a tokenizer with at most `vocabulary` entries.
 
         The tokenizer has fewer entries if no pair of neighbouring pieces is left that occurs twice.
-        A tokenizer of word pieces also has fewer if joining another pair would not make the text
-        more likely. The last entries are `symbols`; no text is encoded as a symbol. Lines of more
-        than LONGEST_LEARNT characters are ignored. Equal lines in equal order give an equal
+        A tokenizer of word pieces also has fewer entries if no pair is left that would make the
+        text more likely. The last entries are `symbols`; no text is encoded as a symbol. Lines of
+        more than LONGEST_LEARNT characters are ignored. Equal lines in equal order give an equal
         tokenizer. Raises RecipeError for a `vocabulary` that cannot hold the bytes and symbols,
         DataError for a lone surrogate in the text.
         """
@@ -108,8 +109,8 @@ class Tokenizer:
     def load(cls, path: str | Path) -> Tokenizer:
         """Read tokenizer.json; raises ModelError if it is missing, damaged or not made by regard.
 
-        Only the vocabulary and the merges of the file are used: anybody may have made the file, and
-        its regular expressions might run for ever.
+        Only the vocabulary and the merges of the file are used, because anybody may have made the
+        file: matching a regular expression of the file might never end.
         """
         try:
             text = _read(Path(path))
@@ -140,9 +141,9 @@ class Tokenizer:
         return cls(_assembled(model, kind))
 
     def with_symbols(self, symbols: Sequence[str]) -> Tokenizer:
-        """This tokenizer with one more entry for each of these names, such as tokens of trees.
+        """A copy of this tokenizer with a further entry for each symbol, such as a token of trees.
 
-        The entries get the next ids, in the order of the names.
+        `symbols` are the names of the symbols; the new entries get the next ids, in this order.
         """
         content = json.loads(self._library.to_str())["model"]
         content["vocab"] |= {SYMBOL + name: self.size + i for i, name in enumerate(symbols)}
@@ -151,7 +152,7 @@ class Tokenizer:
 
     @cached_property
     def entries(self) -> tuple[str, ...]:
-        """The name of each entry, by its id, as tokenizer.json writes it."""
+        """The names of all entries, in the order of their ids, as tokenizer.json writes them."""
         named = self._library.get_vocab()
         return tuple(sorted(named, key=lambda name: named[name]))
 
@@ -230,7 +231,7 @@ class Tokenizer:
         The names of ids 0, 1 and 2 are <pad>, <s> and </s>. A piece that is only a part of a
         character becomes U+FFFD.
         """
-        # Decoding removes the first space of a text. After "a", a piece keeps its own space.
+        # Decoding removes the first space of a text. So each piece is decoded after the letter a.
         before = self.encode(["a"])[0]
         texts = self.decode([[*before, i] for i in ids])
         return [
@@ -251,8 +252,8 @@ def _learn_merges(lines: Iterable[str], size: int) -> models.Model:
     """Learn byte-pair encoding with at most `size` entries."""
     library = tokenizers.Tokenizer(_empty("bpe"))
     library.normalizer = normalizers.Prepend(" ")
-    # `_assembled` cuts text before each space, then by ByteLevel. Here the first cut is left out,
-    # because ByteLevel alone gives the same words where only single spaces are (`_learnt_from`).
+    # `_assembled` cuts text before each space, then by ByteLevel. Here the first cut is left out:
+    # `_learnt_from` leaves only single spaces, so ByteLevel alone gives the same words.
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
         vocab_size=size,
@@ -313,7 +314,7 @@ def _read(path: Path) -> str:
 
 
 def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
-    """The kind and the model that `content`, the section "model" of a tokenizer.json, describes.
+    """Build a model from `content`, the section "model" of a tokenizer.json; return kind and model.
 
     If `content` is anything else, any exception may be raised.
     """
@@ -326,7 +327,7 @@ def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
 
 
 def _agrees(given: Any, ours: Any) -> bool:
-    """Whether `given` equals `ours`; `ours` may have more keys, which a newer library writes."""
+    """Whether `given` equals `ours`, except for keys of `ours` that only a newer library writes."""
     if isinstance(given, dict) and isinstance(ours, dict):
         return all(key in ours and _agrees(value, ours[key]) for key, value in given.items())
     if isinstance(given, list) and isinstance(ours, list):

@@ -34,9 +34,9 @@ LEAST = 2
 def learn_pieces(words: Mapping[str, int], known: Sequence[str], size: int, mark: str) -> list[str]:
     """Learn pieces from words and their counts; returns `known`, then the new pieces in order.
 
-    `known` has each character in two forms: alone, and after `mark`. A piece that begins with
-    `mark` continues a word. At most `size` pieces are returned. There are fewer if no pair is left
-    that occurs at least twice and raises the likelihood.
+    `known` has each character of the words in two forms: alone, and after `mark`. A piece that
+    begins with `mark` continues a word. At most `size` pieces are returned. There are fewer if no
+    pair is left that occurs at least twice and raises the likelihood.
     """
     learner = Learner(words, known, mark)
     while len(learner.names) < size and learner.join_best():
@@ -119,7 +119,7 @@ class Learner:
         return self.names[left] + self.names[right][len(self._mark) :]
 
     def _ways_to(self, name: str) -> list[int]:
-        """The pairs that would become the piece with this name."""
+        """The numbers of the pairs that, if they were joined, would become the piece `name`."""
         begin = len(self._mark) * name.startswith(self._mark)
         found = []
         for i in range(begin + 1, len(name)):
@@ -145,9 +145,10 @@ class Learner:
 
 
 def _most_frequent(words: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The most frequent words, in descending order, with at most MOST_BYTES bytes together.
+    """The most frequent words and their counts, with at most MOST_BYTES bytes together.
 
-    Of equally frequent words, those that come first in `words` are taken, whatever their letters.
+    If not all equally frequent words have room, those that come first in `words` are taken. The
+    result is sorted by descending count, then by the letters.
     """
     ordered = sorted(words.items(), key=lambda item: -item[1])
     ends = np.cumsum([len(word) for word, _ in ordered])
@@ -170,8 +171,8 @@ class _Pairs:
         self._numbers: dict[tuple[int, int], int] = {}
         self._free: list[int] = []
         self.left, self.right, self._occur, self._into = (np.zeros(0, np.int64) for _ in range(4))
-        # A stored gain may be too large, because gains fall when the text has fewer pieces. So
-        # `best` computes the largest gain again before it returns the pair.
+        # A stored gain may be too large, because gains fall a little when the text has fewer
+        # pieces. So `best` computes the gain of a pair again before it returns the pair.
         self._gain = np.zeros(0)
         self.where: list[Positions] = []
         self._of: list[list[int]] = [[] for _ in range(pieces)]
@@ -183,7 +184,7 @@ class _Pairs:
             self.counts = np.append(self.counts, np.zeros_like(self.counts))
 
     def find(self, left: int, right: int) -> int | None:
-        """The number of a pair; None if it does not occur."""
+        """The number of a pair; None if the pair does not occur."""
         return self._numbers.get((left, right))
 
     def add(self, left: int, right: int, into: int) -> int:

@@ -8,21 +8,22 @@ from tokenizers import pre_tokenizers
 from regard.errors import DataError
 
 MOST_WORDS = 2_000_000
-"""The most distinct words that are counted at the same time. If there are more, the rarer half is
-dropped; of equally rare words, those that came last."""
+"""The most distinct words that are counted at the same time. If there are more, the MOST_WORDS / 2
+most frequent words are kept. Among equally frequent words, those that came first are kept."""
 
 
 def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
-    """The count of each word; the words are written with a printable character for each byte.
+    """A map from each word of the lines to its count.
 
-    The characters are those of GPT-2. A space is put before each line, and lines are cut into words
-    as in encoding: before each space, then by GPT-2's pattern, then into parts of at most `longest`
-    bytes.
+    A space is put before each line, and lines are cut into words as in encoding: before each space,
+    then by GPT-2's pattern, then into parts of at most `longest` bytes. As in GPT-2, each byte of a
+    word is written as one printable character.
     """
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(line.split(" "))
-        # Some words that occur once must stay: without blanks, nearly each line is such a word.
+        # Not all words that occur once may be dropped: in a text without blanks, nearly every line
+        # is one word that occurs once.
         if len(counts) > MOST_WORDS:
             counts = Counter(dict(counts.most_common()[: MOST_WORDS // 2]))
     cut = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
@@ -35,9 +36,10 @@ def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
 
 
 def refuse_surrogates(lines: Iterable[str], first: int = 1, where: str | None = None) -> None:
-    """Raise DataError for a lone surrogate, and name its place, `where` or the number of the line.
+    """Raise DataError if a line has a lone surrogate, which is not a character.
 
-    Lines are counted from `first`.
+    The message names the place: `where` if it is given, otherwise the number of the line. The first
+    line has the number `first`.
     """
     for number, line in enumerate(lines, first):
         try:

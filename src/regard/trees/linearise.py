@@ -4,14 +4,15 @@ r"""§6.3 Convert a tree into the token sequence that the decoder writes, and ba
     (S (NP DT NN )NP (VP VBZ )VP )S
 
 As in "Grammar as a Foreign Language" (Vinyals & Kaiser et al., 2015), each phrase opens and closes
-with a token of its own, and a leaf is written as its tag; its word is in the source. That paper
+with a token of its own, and a leaf is written as its tag; the words are in the source. That paper
 writes all tags as one symbol, XX; the authors of the Transformer kept the tags, as their code
-shows. (Their code writes NP and /NP. With brackets, no label can be mistaken for a tag.) The outer
-bracket, around the whole tree, is dropped beforehand, by `strip.stripped`.
+shows. (Their code writes NP and /NP. Here, tokens have brackets, so that no label can be mistaken
+for a tag.) The outer bracket, around the whole tree, is dropped beforehand, by `strip.stripped`.
 
-A token that begins with ( opens a phrase, one that begins with ) closes a phrase, and any other is
-a leaf. No token is empty or holds blanks: brackets, backslashes and blanks in a label or tag, which
-no treebank has, are written as hexadecimal code points, `\28;`, and an empty tag as `\;`.
+A token that begins with ( opens a phrase, a token that begins with ) closes a phrase, and any other
+token is a leaf. No token is empty or holds blanks: in a label or tag, brackets, backslashes and
+blanks are written as hexadecimal code points, `\28;`, and an empty tag is written `\;`. No treebank
+has such labels or tags.
 """
 
 from collections.abc import Sequence

@@ -59,8 +59,8 @@ def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, 
 
     Empty lines are skipped, and so are lines on which the parser failed: their tree is (()) or (),
     and their score may be any text.
-    Raises DataError as `read_trees` does, and for a line that does not have a finite score and
-    exactly one tree.
+    Raises DataError in the same cases as `read_trees`, and for a line that does not have a finite
+    score and exactly one tree.
     """
     for number, line in _numbered(lines):
         if not line.strip() or _FAILED.fullmatch(line.split("\t", 1)[-1]):
@@ -77,10 +77,10 @@ def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, 
 
 
 def bracketed(tree: Tree) -> str:
-    """The tree on one line; `read_trees` restores the tree from it.
+    """The tree on one line; `read_trees` restores the tree from this line.
 
-    Round brackets in labels and words are written -LRB- and -RRB-. Raises DataError for an empty
-    word, blanks in a label, or blanks other than single spaces in a word.
+    Round brackets in labels and words are written -LRB- and -RRB-, and are not restored. Raises
+    DataError for an empty word, blanks in a label, or blanks other than single spaces in a word.
     """
     return str(tree.fold(_writable))
 
@@ -88,7 +88,8 @@ def bracketed(tree: Tree) -> str:
 def pretty(tree: Tree, columns: int = 100) -> str:
     """The tree over several lines, indented by two spaces for each level.
 
-    A phrase that fits in `columns` stays on one line. Raises DataError as `bracketed` does.
+    A phrase that fits in `columns` stays on one line. Raises DataError in the same cases as
+    `bracketed`.
     """
     lines: list[str] = []
     todo = [(tree.fold(_writable).fold(_measured), 0, 0)]
@@ -112,7 +113,7 @@ def plain_word(word: str) -> str:
 
 
 def with_tags_of(tree: Tree, other: Tree) -> Tree:
-    """The tree with the tags of another tree over the same words."""
+    """The tree `tree`, but with the tags of `other`, which is a tree over the same words."""
     tags = (leaf.label for leaf in other.leaves())
     return tree.fold(
         lambda node, inside: Tree(
@@ -192,7 +193,7 @@ class _Reader:
             )
 
     def _begin_child(self, at: int) -> None:
-        """Make the text before this child, if any, the open bracket's label: S in `( S (NP`."""
+        """Use the text before this child, if any, as the open bracket's label: S in `( S (NP`."""
         if self._open and (around := self._open[-1]).texts:
             if around.label or len(around.texts) > 1:
                 raise self._beside(around.texts[-1], at)

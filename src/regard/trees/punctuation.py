@@ -1,7 +1,7 @@
 """Punctuation marks and their Penn tags: EVALB leaves words with these tags out of a comparison.
 
-EVALB can compare a parse with the gold tree only if it leaves out the same words of both, and it
-finds these words by the tags of each tree. So a parser must give punctuation marks their tags.
+EVALB can compare a parse with the gold tree only if it leaves out the same words in both trees. It
+finds these words by the tags in each tree. So a parser must give punctuation marks these tags.
 """
 
 TAGS = frozenset({",", ":", ".", "``", "''"})

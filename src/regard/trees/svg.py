@@ -51,6 +51,6 @@ def _middle(cell: int) -> int:
 
 
 def _middle_of_text(item: Placed) -> int:
-    """The x of a text's middle: the x of its branches, unless the layout moved the text aside."""
+    """The x of the middle of a text: the x of its branches, unless the text was moved aside."""
     middle = MARGIN + CELL * item.left + CELL * item.width // 2
     return _middle(item.centre) if abs(middle - _middle(item.centre)) < CELL else middle

@@ -77,7 +77,10 @@ class Tree:
         return found
 
     def fold(self, combine: Callable[[Tree, list[_T]], _T]) -> _T:
-        """Call `combine(node, results for its children)`, leaves first; return the last result."""
+        """Call `combine(node, results for its children)`, leaves first.
+
+        Returns the result for this node, which is the last one.
+        """
         done: list[_T] = []
         for node in reversed(list(self._backwards())):
             first = len(done) - len(node.children)

@@ -1,6 +1,6 @@
 """Attention visualizations: the weights of every head for one sentence, and pictures of them.
 
-In this list, a module uses only modules before it:
+In this list, each module uses only modules that stand to its left:
 
     pieces, recording, account -> look -> page, figures, heat
     drawing -> figures, architecture -> multihead

@@ -142,7 +142,10 @@ class _Stack:
         return added.top
 
     def _added(self, sublayer: Sublayer, box: Box) -> Box:
-        """Draw Add & Norm, Norm, a sum or a line above a sub-layer's box; return its rectangle."""
+        """Draw Add & Norm, Norm, a sum or a line above a sub-layer's box.
+
+        Returns the rectangle of the drawn symbol.
+        """
         if sublayer.norm_above:
             added = Box(self.x, box.top + _JOIN + _LOW / 2, _BOX, _LOW)
             return self.drawing.box(added, YELLOW, *sublayer.norm_above)
@@ -154,7 +157,7 @@ class _Stack:
         return added
 
     def _from_encoder(self, memory: float, y: float, box: Box) -> None:
-        """Draw arrows: keys and values from the encoder's output, queries from the layer below."""
+        """Draw arrows: keys and values from the encoder's output, queries from the box below."""
         drawing, middle = self.drawing, (_ENCODER + _DECODER) / 2
         third, enter = _BOX / 3.2, box.bottom - 18
         start = (_ENCODER, memory), (_ENCODER, memory + 36), (middle, memory + 36)
@@ -167,7 +170,10 @@ class _Stack:
         )
 
     def _times(self, y: float) -> None:
-        """Write beside the stack: the number of layers, the parameters of one layer and of all."""
+        """Write the number of layers beside the stack, near the height y.
+
+        The numbers of parameters of one layer and of all layers are written below.
+        """
         drawing, count = self.drawing, len(self.layers)
         x = self.x + self.side * (_FRAME + 14)
         end = "right" if self.side < 0 else "left"

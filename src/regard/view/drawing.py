@@ -138,7 +138,8 @@ class Drawing:
     ) -> None:  # fmt: skip
         """Write one line of text at (x, y).
 
-        y is the line's middle, and x its left or right end or its centre, as `side` says.
+        x is the left end, the right end or the centre of the line: `side` is "left", "right" or
+        "center". y is the middle of the line's height.
         """
         self.axes.text(x, y, text, size=size, ha=side, va="center", color=colour, zorder=4)
 

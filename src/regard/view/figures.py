@@ -29,10 +29,10 @@ FAINT = 0.01
 def sharpest(
     look: Look, kind: AttentionKind, layer: int, word: int | None, count: int
 ) -> list[int]:
-    """The `count` heads of lowest entropy, the lowest first.
+    """The numbers, from 0, of the `count` heads with the lowest entropy, the lowest first.
 
-    A head's entropy is that of the weights of the query at position `word` or, if `word` is None,
-    the mean over all queries.
+    The entropy of a head is computed from its weights for the query at position `word`. If `word`
+    is None, it is the mean entropy over all queries.
     """
     weights = look.weights[kind][layer : layer + 1]
     rows = weights if word is None else weights[:, :, word : word + 1]
@@ -52,8 +52,9 @@ def figure(
     """One of the paper's figures for this sentence, as the bytes of an "svg", "png" or "pdf" file.
 
     Figure 3 shows all `heads` for the query at position `word`. Figure 4 shows the first head for
-    all queries and, below, all `heads` for the query at `word`. Figure 5 shows each head for all
-    queries, in its own panel. Raises MissingExtra if matplotlib is not installed.
+    all queries and, below, all `heads` for the query at `word`. If `word` is None, all queries are
+    shown instead of one. Figure 5 shows each head for all queries, in its own panel. Raises
+    MissingExtra if matplotlib is not installed.
     """
     panels: list[tuple[Sequence[int], int | None]] = [([head], None) for head in heads]
     if number < 5:

@@ -17,7 +17,7 @@ TALLEST = 10
 
 
 def heat(look: Look, kind: AttentionKind, layer: int, heads: Sequence[int]) -> str:
-    """The heat map of the mean weights of some heads; each row ends with its strongest key."""
+    """The heat map of the mean weights of some heads; each row ends with the key of most weight."""
     weights = look.weights[kind][layer, list(heads)].mean(0)
     queries, keys = look.queries(kind), look.keys(kind)
     widest = max(map(cell_len, queries))

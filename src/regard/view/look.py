@@ -59,8 +59,8 @@ class Look:
     def kind(self, asked: str | None, usual: AttentionKind = "encoder") -> AttentionKind:
         """The kind of attention to show: `asked`, unless it is None.
 
-        If `asked` is None, the kind is `usual` or, if the model does not have that kind, another
-        one. Raises ModelError if the model does not have the kind `asked`.
+        If `asked` is None, the kind is `usual` or, if the model does not have that kind, the
+        model's first kind. Raises ModelError if the model does not have the kind `asked`.
         """
         wanted = asked or (usual if usual in self.weights else next(iter(self.weights)))
         for kind in self.weights:
@@ -121,10 +121,10 @@ def look_at(
 ) -> Look:
     """Translate the sentence, or take `target` as its translation; record all attention weights.
 
-    The model must be in fp32. With `by_words`, the pieces of a word are merged, as by
-    `pieces.merged`. With `listen`, an account of the search is added, unless `target` is given.
-    Raises DataError if a text is empty or too long for the model, ModelError if the model's logits
-    are not finite, or if the model has no attention.
+    The model must be in fp32. With `by_words`, `pieces.merged` merges the pieces of each word. With
+    `listen`, an account of the search is added, unless `target` is given. Raises DataError if a
+    text is empty or too long for the model, ModelError if the model's logits are not finite, or if
+    the model has no attention.
     """
     source = [*_encoded(model, sentence, "source", model.recipe.data.max_length), EOS]
     positions = model.network.longest
@@ -217,7 +217,10 @@ def _encoded(model: Model, text: str, side: SideName, longest: int) -> list[int]
 def _places(
     tokenizer: AnyTokenizer, ids: Sequence[int], side: SideName, by_words: bool
 ) -> tuple[tuple[str, ...], Words]:
-    """The label of each position to show, a word or a piece, and the pieces that belong to it."""
+    """The labels of the positions to show, and the pieces that belong to each position.
+
+    A position is a word if `by_words` is True, otherwise a piece.
+    """
     names = tokenizer.names(ids, side)
     if not by_words:
         return tuple(labels(names)), [[place] for place in range(len(ids))]

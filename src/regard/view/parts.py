@@ -93,7 +93,10 @@ def _about(module: nn.Module, masked: bool) -> tuple[str, str]:
 
 
 def _addition(module: nn.Module) -> tuple[bool, nn.LayerNorm | None]:
-    """Whether a sub-layer's output is added to its input; and the LayerNorm after it, or None."""
+    """Whether a sub-layer has a residual connection; and the LayerNorm after it, or None.
+
+    `module` is the module that follows the sub-layer.
+    """
     match module:
         case AddNorm():
             return not isinstance(module, NormOnly), module.norm
@@ -112,7 +115,8 @@ def _norm(title: str, name: str, module: nn.Module | None) -> Label | None:
 def embedding_parts(model: Transformer) -> dict[str, Label]:
     """The labels of embeddings, positions, output layer and softmax.
 
-    In the paper, one matrix serves both embeddings and the output layer.
+    If the embeddings and the output layer share a matrix, as in the paper, the matrix is counted
+    only in the first of their labels. The other labels refer to the first one.
     """
     source, target, output = model.embedding, model.target_side, model.output_matrix
     homes = {id(source.tokens): ("embedding.tokens", "Input Embedding")}

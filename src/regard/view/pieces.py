@@ -20,12 +20,12 @@ Words = list[list[int]]
 
 
 def words(pieces: Sequence[str]) -> Words:
-    """Group pieces into words at spaces; <s>, </s> and punctuation around words are separate."""
+    """Group pieces into words at spaces; <s>, </s> and outer punctuation are words of their own."""
     return [part for word in between_spaces(pieces) for part in _without_punctuation(word, pieces)]
 
 
 def between_spaces(pieces: Sequence[str]) -> Words:
-    """Group pieces into words only at spaces; <s> and </s> are separate."""
+    """Group pieces into words only at spaces; <s> and </s> are words of their own."""
     found: Words = []
     for place, piece in enumerate(pieces):
         if not found or piece.startswith(" ") or {piece, pieces[place - 1]} & set(SPECIAL):

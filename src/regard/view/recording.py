@@ -21,7 +21,7 @@ KINDS: tuple[AttentionKind, ...] = get_args(AttentionKind)
 
 
 Recording = dict[AttentionKind, dict[int, Tensor]]
-"""The attention weights in the model's last pass, for each kind that the model has, by layer.
+"""The attention weights in the model's last pass, by kind of attention and by layer.
 
 Weights are [rows, heads, queries, keys]. Layers are numbered from 0, and are in the order in which
 the model computes them.
@@ -61,14 +61,15 @@ def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
 class _Recorder:
     """An `Arithmetic` that computes attention by its definition, and stores the attention weights.
 
-    It replaces the `Arithmetic` of one layer's attention, `by`, which computes everything else.
+    The recorder replaces `by`, the `Arithmetic` of one layer's attention. Everything else is still
+    computed by `by`.
     """
 
     def __init__(self, by: Arithmetic, weights: dict[int, Tensor], layer: int):
         self._by, self._weights, self._layer = by, weights, layer
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # in a copy, `_by` may not be there yet
+        if name.startswith("_"):  # while this object is copied, `_by` may not be set yet
             raise AttributeError(name)
         return getattr(self._by, name)
 

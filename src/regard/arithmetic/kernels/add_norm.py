@@ -1,6 +1,6 @@
-"""A kernel for a GPU: the residual connection and its layer normalization (§3.1), without dropout.
+"""A kernel for a GPU: a residual connection with layer normalisation (§3.1), without dropout.
 
-PyTorch's two operations would write the sum and read it again.
+PyTorch's two operations would write the sum x + y to memory and read it again.
 """
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 def add_norm_kernel(
     x: Float[Tensor, "*batch d_model"], y: Float[Tensor, "*batch d_model"], norm: nn.LayerNorm
 ) -> Float[Tensor, "*batch d_model"]:
-    """LayerNorm(x + y); the sum and its normalization are computed in fp32."""
+    """LayerNorm(x + y); the sum and its normalisation are computed in fp32."""
     width = x.shape[-1]
     output = torch.empty_like(x, memory_format=torch.contiguous_format)
     size = triton.next_power_of_2(width)

@@ -1,7 +1,7 @@
 """A kernel for a GPU: equation (1) for few queries, as in a step of decoding.
 
-Kernels for training compute 64 or more queries of one head together. A step of decoding has only as
-many queries for each sentence as the beam, so such kernels would mostly compute unused scores.
+Kernels for training compute 64 or more queries of one head together. A step of decoding has only
+one query for each hypothesis of a sentence, so such kernels would mostly compute unused scores.
 """
 
 import triton
@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 _SLOTS, _WARPS, _STAGES = 16, 1, 3
-"""A program computes `_SLOTS` keys together. These numbers were the fastest of 12 combinations on
-an H200, for each of four shapes."""
+"""A program computes `_SLOTS` keys together. These three numbers were the fastest of 12
+combinations on an H200, for each of four shapes."""
 
 
 def attend_kernel(
@@ -22,8 +22,8 @@ def attend_kernel(
 ) -> Float[Tensor, "rows heads queries d_v"]:
     """softmax(Q K^T / sqrt(d_k)) V; the output of a query that may not attend to any key is 0.
 
-    There may be more slots than keys: `allowed` does not cover the last slots. In memory, the
-    output has the heads of each query side by side, as the next layer reads them.
+    `keys` and `values` may end in unused slots, which `allowed` does not cover. In memory, the
+    output has the heads of each query side by side, because the next layer reads them so.
     """
     (rows, heads, queries, d_k), d_v = query.shape, values.shape[3]
     output = query.new_empty(rows, queries, heads, d_v).transpose(1, 2)

@@ -29,7 +29,7 @@ class Kernel:
         self._name = name
 
     def __call__(self, *args: Any) -> Any:
-        """The result of the kernel, or None if it cannot be used here."""
+        """The result of the kernel, or None if the kernel cannot be used on this machine."""
         try:
             with LAUNCHING:
                 return self.run(*args) if self.run else None

@@ -32,7 +32,7 @@ def _rank(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     values, places, number, count: tl.constexpr, size: tl.constexpr
 ):
     """One program ranks the values of one sentence; `size` is at least their `number`."""
-    taken: tl.constexpr = -2147483648  # `taken` is below the integer of every value
+    taken: tl.constexpr = -2147483648  # marks ranked values; it is below the integer of every value
     sentence = tl.program_id(0).to(tl.int64)
     index = tl.arange(0, size)
     x = tl.load(values + sentence * number + index, mask=index < number, other=0.0)

@@ -1,6 +1,6 @@
 """A kernel for a GPU: the gradient of the loss with respect to the logits, in place of the logits.
 
-It reads the logits twice and writes the gradient once.
+The kernel reads the logits twice and writes the gradient once.
 """
 
 import torch
@@ -10,8 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 _LOGITS, _WARPS = 8192, 8
-"""A program reads `_LOGITS` logits together. These numbers were the fastest of 24 combinations on
-an H200."""
+"""A program reads `_LOGITS` logits together. These two numbers were the fastest of 24 combinations
+on an H200."""
 
 
 def softmax_gradient_kernel(

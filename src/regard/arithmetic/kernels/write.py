@@ -1,4 +1,4 @@
-"""A kernel for a GPU: it writes the keys and values of a step of decoding into their cache."""
+"""A kernel for a GPU: it writes the keys and values of a step of decoding into a cache."""
 
 import triton
 import triton.language as tl
@@ -31,8 +31,8 @@ def write_kernel(
     return True
 
 
-# The capacity changes between groups of steps. Without these options, Triton would compile the
-# kernel again for some capacities, as in `attend`.
+# The capacity (the number of slots) changes between groups of steps. Without these options, Triton
+# would compile the kernel again for some capacities, as for some numbers of keys in `attend`.
 @triton.jit(  # type: ignore[untyped-decorator]
     do_not_specialize=["capacity"], do_not_specialize_on_alignment=["new"]
 )

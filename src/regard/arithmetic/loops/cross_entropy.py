@@ -52,9 +52,10 @@ def gradients_of_pairs(
     log_p: Numbers,
     divergence: Numbers,
 ) -> None:
-    """Turn the logits of two passes into their gradients, like `consistency.pair_gradient`.
+    """Turn the logits of two forward passes into their gradients, in place.
 
-    Writes the fields of `PairLosses` to `right`, `log_p` and `divergence`.
+    The loop computes the same numbers as `consistency.pair_gradient`. It writes the fields of
+    `PairLosses` to `right`, `log_p` and `divergence`.
     """
     rows, columns = first.shape
     p, q = np.empty(columns, np.float32), np.empty(columns, np.float32)

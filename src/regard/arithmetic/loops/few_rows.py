@@ -104,8 +104,9 @@ def _layer(
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Compute (x W^T) * scale + b.
 
-    W is the first matrix in `weights`. `numbers` begins with the scale and b. Returns the result,
-    [rows, outputs], and what follows this layer in `weights` and in `numbers`.
+    W is the first matrix in `weights`. `numbers` begins with the scale and b, both [outputs].
+    Returns the result, [rows, outputs], and the rest of `weights` and of `numbers`, for the next
+    layer.
     """
     sums, of_rows, size = product(x, weights, outputs)
     scale, bias = numbers[:outputs], numbers[outputs : 2 * outputs]
@@ -123,8 +124,8 @@ def _sublayer(
 ) -> tuple[Numbers, Numbers]:
     """Turn x into LayerNorm(x + y W^T + b).
 
-    `weights` begins with W. `numbers` begins with the scale of W, b, and the weight and bias of
-    LayerNorm. Returns the rest of `weights` and of `numbers`, which the next layer uses.
+    `weights` begins with W. `numbers` begins with the scales of W's outputs, b, and the weight and
+    bias of LayerNorm. Returns the rest of `weights` and of `numbers`, which the next layer uses.
     """
     d = x.shape[1]
     y, weights, numbers = _layer(y, d, weights, numbers)
@@ -136,9 +137,9 @@ def _sublayer(
 def encode_layers(
     x: Numbers, weights: Numbers, numbers: Numbers, sizes: Numbers, eps: float, attended: int
 ) -> None:
-    """Turn the embedded source of one sentence into the output of the encoder.
+    """Turn x, the embedded source of one sentence, into the output of the encoder, in place.
 
-    Only the first `attended` positions are attended to. `sizes` holds the number of layers, the
+    Queries attend to only the first `attended` positions. `sizes` holds the number of layers, the
     number of heads, d_k, d_v, d_ff and the activation (`RELU` or `SWISH`).
     """
     layers, heads, d_k, d_v, d_ff, activation = sizes
@@ -158,7 +159,7 @@ def encode_layers(
 
 @loop_for_weights("void(float32[:, ::1], {w}[::1], float32[::1], float32[:, :, ::1])")
 def project(x: Numbers, weights: Numbers, numbers: Numbers, out: Numbers) -> None:
-    """Write x W^T + b to out[i] for the i-th matrix; all matrices have equally many outputs."""
+    """Write x W^T + b to out[i], for the i-th W; all matrices have the same number of outputs."""
     for i in range(len(out)):
         out[i], weights, numbers = _layer(x, out.shape[2], weights, numbers)
 
@@ -195,9 +196,9 @@ def decode_layers(
     """Turn y, the embedded last token of each row, into the output of the decoder, in place.
 
     `past` and `memory` hold a key and a value for each layer and slot: `past` for decoded tokens,
-    `memory` for the encoder's output. A row writes the key and the value of its last token to the
-    slot ancestry[row, -1] of `past`, and attends to all slots ancestry[row] of `past`. The row also
-    attends to the slots of `memory` from sources[row, 0] up to, but not including, sources[row, 1].
+    `memory` for the encoder's output. The key and the value of a row's last token are written to
+    slot ancestry[row, -1] of `past`. The row attends to all slots ancestry[row] of `past`, and to
+    the slots of `memory` from sources[row, 0] up to, but not including, sources[row, 1].
     `sizes` has the same entries as in `encode_layers`.
     """
     layers, heads, d_k, d_v, d_ff, activation = sizes

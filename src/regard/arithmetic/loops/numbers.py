@@ -35,7 +35,7 @@ _FAST = {"reassoc", "contract", "arcp", "nsz"}
 def loop_for(signature: str) -> Callable[[Function], Function]:
     """A decorator that compiles a loop for this signature when the loop's module is imported.
 
-    A signature with "{n}" is compiled twice: for fp32 and for bf16.
+    A loop whose signature has "{n}" is compiled twice: with fp32 and with bf16 in place of "{n}".
     """
     kinds = ("float32", "uint16") if "{n}" in signature else ("",)
     every = [signature.replace("{n}", kind) for kind in kinds]
@@ -56,9 +56,9 @@ def loop_for(signature: str) -> Callable[[Function], Function]:
 def loop_for_weights(signature: str) -> Callable[[Function], Callable[[str], Function]]:
     """A decorator for a loop whose weights, "{w}" in the signature, are of one of several types.
 
-    It turns the loop into a function that takes the name of the type, such as "int8", and returns
-    the compiled loop. The first call with a name compiles the loop for this type only, because a
-    model has weights of one type.
+    The decorator turns the loop into a function that takes the name of the type, such as "int8",
+    and returns the compiled loop. The first call with a name compiles the loop for this type only,
+    because a model has weights of one type.
     """
 
     def postpone(function: Function) -> Callable[[str], Function]:
@@ -104,7 +104,7 @@ def _say_once() -> None:
 
 
 def within(function: Function) -> Function:
-    """A decorator for a function that loops call; it is compiled as a part of those loops."""
+    """A decorator for a function that loops call; the function is compiled into these loops."""
     inner: Any = njit(fastmath=_FAST, error_model="numpy")(function)
     return inner
 

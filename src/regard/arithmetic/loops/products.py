@@ -69,8 +69,9 @@ def _sums(x: Numbers, matrix: Numbers) -> Numbers:
 def _rounded_sums(x: Numbers, weights: Numbers, scale: Numbers, outputs: int) -> Numbers:
     """x W^T, with x rounded to 8 bits; W is the first packed matrix of `weights`.
 
-    Before rounding, each row of x is divided by a scale, which is written to `scale`. The result,
-    [rows or more, outputs or more], is not multiplied by the scales.
+    Before rounding, each row of x is divided by a scale, which is written to `scale`. The result is
+    not multiplied by the scales. It is [rows or more, outputs or more]: the caller ignores the
+    extra rows and columns.
     """
     rounded = np.zeros(((len(x) + 3) // 4 * 4, (x.shape[1] + 3) // 4 * 4), np.uint8)
     round_unsigned_rows(x, rounded, scale)
@@ -78,11 +79,12 @@ def _rounded_sums(x: Numbers, weights: Numbers, scale: Numbers, outputs: int) ->
 
 
 def product(x: Any, weights: Any, outputs: Any) -> Any:
-    """Multiply x by the first matrix of `weights`.
+    """Multiply x by W^T, where W is the first matrix of `weights`.
 
-    Returns x W^T, [rows or more, outputs or more]; a number for each row, by which the caller must
-    still multiply this row of the product; and the number of elements of `weights` that the matrix
-    takes.
+    Returns the product, [rows or more, outputs or more], whose extra rows and columns the caller
+    ignores; a number for each row, by which the caller must still multiply this row of the product;
+    and the number of elements that W takes in `weights`. Only compiled functions can call
+    `product`; the call goes to the function that `_for_weights` returns.
     """
 
 

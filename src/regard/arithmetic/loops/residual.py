@@ -64,7 +64,7 @@ def dropped_add_norm(
 
     For the backward pass, the loop also writes x + Dropout(y) to `total`, the mean of each row of
     `total` to `means`, and 1 / the standard deviation of each row to `factors`. `seed`, `threshold`
-    and `scale` determine the dropout mask: the function `keep` calls them seed, threshold, factor.
+    and `scale` determine the dropout mask: they are the seed, threshold and factor of `keep`.
     """
     rows, columns = x.shape
     kept, rounded = np.empty(columns + columns % 2, np.float32), np.empty(columns, np.float32)

@@ -34,8 +34,9 @@ def _insert(
 ) -> None:
     """Insert a continuation before all less likely continuations, and drop the last one.
 
-    `parents`, `tokens` and `best` are the continuations of one sentence, most likely first: the
-    index of the hypothesis (beam) that each continues, its last token, and its log-probability.
+    `parents`, `tokens` and `best` are the continuations of one sentence, most likely first. For
+    each continuation, they hold the index (beam) of the hypothesis that is continued, the new
+    token, and the log-probability of the continuation.
     """
     place = len(best) - 1
     while place > 0 and log_p > best[place - 1]:
@@ -100,8 +101,8 @@ def copy_hypothesis(source: Any, place: int, target: Any, to: int, s: int) -> No
 def _empty(from_place: int, target: Any, like: Any, s: int) -> None:
     """Make the places of sentence s in `target` empty, from `from_place` to the last.
 
-    Log p and score of an empty place are -inf. Its tokens and its row number are copied from the
-    first place of `like`, because even an empty place must have a row of its sentence.
+    The log p and the score of an empty place are -inf. The tokens and the row number of an empty
+    place are copied from the first place of `like`, because the row must belong to sentence s.
     """
     for to in range(from_place, target[1].shape[1]):
         copy_hypothesis(like, 0, target, to, s)
@@ -138,8 +139,9 @@ def _finish(
     """Write to `found` the best hypotheses of sentence s that finished before or in this step.
 
     The hypotheses that finished before are in `finished`. Only the first `most` candidates may
-    finish in this step. If `ended` is True, the sentence has its maximum length, and all these
-    candidates finish. Otherwise, a candidate finishes if its last token, at `length`, is </s>.
+    finish in this step. If `ended` is True, the sentence has its maximum length, and all of the
+    first `most` candidates finish. Otherwise, a candidate finishes if its last token, at `length`,
+    is </s>.
     """
     done = old = 0
     beam, scores = found[1].shape[1], finished[3]

@@ -22,7 +22,10 @@ _decode_layers, _project = decode_layers(ROUNDED), project(ROUNDED)
 
 @within
 def _unwritten(like: Any, places: int) -> Any:
-    """Uninitialized arrays for `places` hypotheses of each sentence, as long as those of `like`."""
+    """Uninitialised arrays for `places` hypotheses of each sentence.
+
+    There is room for as many tokens as in the hypotheses `like`.
+    """
     sentences, _, length = like[0].shape
     return (
         np.empty((sentences, places, length), np.int64),
@@ -46,9 +49,9 @@ def _last_tokens(live: Any, length: int, pad: int) -> Numbers:
 
 @within
 def _with_new_slots(ancestry: Numbers, rows: Numbers, first: int) -> Numbers:
-    """For each hypothesis, the slots of the row that it continues, then one new slot.
+    """The cache slots of each hypothesis's tokens: the slots of its parent, then one new slot.
 
-    The new slots are numbered from `first`.
+    `rows` names the parent, as a row of `ancestry`. The new slots are numbered from `first`.
     """
     length = ancestry.shape[1]
     longer = np.empty((len(ancestry), length + 1), np.int64)
@@ -64,7 +67,7 @@ def _with_new_slots(ancestry: Numbers, rows: Numbers, first: int) -> Numbers:
 def _continuations(
     live: Any, logits: Numbers, never: Numbers, count: int, length: int, penalty: float
 ) -> Any:
-    """The best `count` hypotheses that are one token longer; their new token is at `length`."""
+    """The best `count` continuations of each sentence; their new tokens are at index `length`."""
     longer = _unwritten(live, count)
     tokens, rows, log_p, scores = longer
     new = np.empty(rows.shape, np.int64)
@@ -128,15 +131,15 @@ def make_steps(
     memory: Numbers,
     sources: Numbers,
 ) -> Any:
-    """The live and finished hypotheses, `going` and `ancestry` after `steps` steps of a search.
+    """Make `steps` steps of a search; return the new `live`, `finished`, `going` and `ancestry`.
 
-    Each step is the `unseen_step` of `regard.search`; `before` is overwritten in place. The loop
-    ends early if all sentences have ended. `length` is the index of the last token of the live
-    hypotheses. `rules` are the number of candidates, the ids of </s> and of padding,
-    `finish_by_beam`, the length penalties, and the ids of tokens that are never produced.
-    `embedding` is the matrix, its scale, and the positional encoding of each step. `decoder` is
-    what `decode_layers` takes as `weights`, `numbers`, `sizes` and `eps`; `output` is what
-    `project` takes as `weights` and `numbers`. `past`: keys and values; how many slots are filled.
+    A step is an `unseen_step` of `regard.search`. `before` is overwritten. The loop ends early if
+    all sentences have ended. `length` is the index of the last token of the live hypotheses.
+    `rules` are the number of candidates, the ids of </s> and of padding, `finish_by_beam`, the
+    length penalties, and the ids of tokens that are never produced. `embedding` is the matrix, its
+    scale, and the positional encoding of each step. `decoder` has the arguments `weights`,
+    `numbers`, `sizes` and `eps` of `decode_layers`; `output` has the arguments `weights` and
+    `numbers` of `project`. `past` has keys, values, and the number of filled slots.
     """
     rows, (count, eos, pad, by_beam, penalty, never) = live[1].size, rules
     matrix, scale, positions = embedding

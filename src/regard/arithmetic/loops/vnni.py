@@ -56,7 +56,7 @@ def pack(weight: NDArray[np.int8]) -> NDArray[np.int32]:
 
 @within
 def packed_size(inputs: int, outputs: int) -> int:
-    """The number of elements of a packed matrix."""
+    """The number of elements of a matrix that `pack` has arranged."""
     return (1 + (inputs + 3) // 4) * ((outputs + _BLOCK - 1) // _BLOCK) * _BLOCK
 
 
@@ -81,7 +81,7 @@ def multiply(x: Numbers, weights: Numbers, outputs: int) -> Numbers:
 
 @within
 def _four_rows(x: Numbers, weights: Numbers, y: Numbers, j: int) -> None:
-    """Multiply four rows of x by a block of weights; write the sums to y, from its column j on.
+    """Multiply four rows of x by a block of weights; write the sums to y, from column j of y on.
 
     Each element of `x` holds four inputs. The elements of `weights` are the start values of the
     sums, then groups of four weights.

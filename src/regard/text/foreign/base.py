@@ -47,7 +47,7 @@ S = TypeVar("S", bound=Section)
 
 
 class ForeignTokenizer(ABC, Generic[S]):
-    """Shared parts of all foreign tokenizers: ids, files, and the names of pieces.
+    """The base class of all foreign tokenizers, with their ids, files, and names of pieces.
 
     "Our ids" are the ids of regard's model, "foreign ids" those of the system that made the
     tokenizer. Text is never encoded as <pad>, <s> or </s>, not even a word of the text that is
@@ -135,7 +135,7 @@ class ForeignTokenizer(ABC, Generic[S]):
         return [*SPECIAL, *self._pieces(self.order_of(side).foreign_ids[EOS + 1 :], side)]
 
     def order_of(self, side: SideName) -> IdOrder:
-        """The order of ids of the source or the target."""
+        """The `IdOrder` of the source or the target."""
         return self.source_order if side == "source" and self.source_order else self.order
 
     def prefix(self, line: str) -> str:
@@ -143,7 +143,7 @@ class ForeignTokenizer(ABC, Generic[S]):
         return ""
 
     def encode(self, lines: Sequence[str], side: SideName = "source") -> list[list[int]]:
-        """The ids of each line of a side's text; raises DataError for a lone surrogate."""
+        """The ids of each line of source or target text; raises DataError for a lone surrogate."""
         refuse_surrogates(lines)
         return list(self._encoded(lines, side))
 
@@ -154,7 +154,7 @@ class ForeignTokenizer(ABC, Generic[S]):
         return [np.array(ids, np.uint32) for ids in self.encode(lines, side)]
 
     def decode(self, ids: Sequence[Sequence[int]], side: SideName = "target") -> list[str]:
-        """The text of each list of ids of a side, as the foreign system joins the pieces."""
+        """The text of each list of source or target ids, as the foreign system joins pieces."""
         return [self._joined(self._foreign(row, side), side) for row in ids]
 
     def _foreign(self, row: Iterable[int], side: SideName) -> list[int]:

@@ -108,7 +108,7 @@ def read_vocabulary(file: Original) -> dict[str, int]:
 def order_by_names(
     known: Mapping[str, int], specials: Specials | None, size: int | None
 ) -> IdOrder:
-    """The order of the ids of a vocabulary, which `known` gives as a map from pieces to ids.
+    """The `IdOrder` of a vocabulary; `known` maps the pieces of the vocabulary to foreign ids.
 
     If `specials` is None, <pad>, <s> and </s> are looked up by name. If `size` is None, the size
     follows from the largest id.

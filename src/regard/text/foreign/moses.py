@@ -64,8 +64,8 @@ class MosesSettings(Section):
     skipped: tuple[str, ...] = ("<pad>", "<s>", "</s>", "<unk>")
     """Pieces that decoding leaves out."""
     restricted: LeftOutIfFalse = False
-    """Whether a merged piece that the vocabulary lacks is divided into smaller ones, as in
-    JoeyNMT."""
+    """Whether a merged piece that the vocabulary lacks is divided into smaller pieces, as in
+    JoeyNMT. If True, the counts and thresholds are not used."""
 
 
 class MosesTokenizer(ForeignTokenizer[MosesSettings]):
@@ -99,11 +99,11 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
 
         `vocabulary` gives pieces their ids, on both sides unless `target_vocabulary` is given.
         `codes` are the merges that subword-nmt learned, for both sides unless `target_codes` are
-        given. `counts` and `target_counts` have pieces and their counts; `settings` has thresholds
-        for the counts. `specials` and `size` describe the target; `source_specials` and
-        `source_size` describe the source, if there are two vocabularies. By default, special
-        symbols are looked up by the names <pad>, <s> and </s>, and the size follows from the
-        largest id. Raises ModelError.
+        given. `counts` is a file of the source's pieces and their counts, and `target_counts` is
+        such a file for the target; `settings` has a threshold for each file. `specials` and `size`
+        describe the target; `source_specials` and `source_size` describe the source, if there are
+        two vocabularies. By default, special symbols are looked up by the names <pad>, <s> and
+        </s>, and the size follows from the largest id. Raises ModelError.
         """
         files = {"vocab.json": vocabulary_file(vocabulary, "vocab.json")}
         if target_vocabulary is not None:

@@ -3,9 +3,11 @@
 The tokenizers library matches by backtracking, which may try every way to divide a text among the
 parts of an expression, and so run for ever. An expression is accepted if it is in KNOWN, or if two
 conditions hold. First, in each alternative at most one part repeats without an upper bound, and
-that part is a single character or class. Second, the number of choices is at most MOST_WAYS: the
-choices of successive parts are multiplied, and those of alternatives are added. Matching then takes
-at most about MOST_WAYS x length² steps.
+that part is a single character or class. Second, the expression has at most MOST_WAYS choices,
+which are ways to match at one position. An optional part, for example, has two choices, and a part
+that repeats without an upper bound counts as one choice. The choices of successive parts are
+multiplied, and those of alternatives are added. Matching then takes at most about
+MOST_WAYS x length² steps.
 """
 
 from typing import NamedTuple
@@ -37,7 +39,7 @@ class _Ways(NamedTuple):
 
     choices: int
     endless: int
-    """In one alternative, at most this many parts may repeat without an upper bound."""
+    """The largest number of parts in one alternative that repeat without an upper bound."""
 
 
 class _Unsafe(Exception):
@@ -100,7 +102,7 @@ class _Scanner:
         return ways
 
     def _interval(self, once: _Ways, is_group: bool) -> _Ways:
-        """Read the rest of {2}, {2,3} or {2,}; `once` has the ways of one repetition."""
+        """Read the rest of {2}, {2,3} or {2,}; `once` is the result for the part that repeats."""
         least, comma, most = self._until_brace().partition(",")
         if not (least + most).isascii() or not (least + most).isdecimal():
             raise _Unsafe

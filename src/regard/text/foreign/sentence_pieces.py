@@ -38,7 +38,7 @@ class SentencePieceSettings(Section):
     """The piece that stands for every piece that the vocabulary lacks."""
     skipped: tuple[str, ...] = ("<pad>", "<s>", "</s>", "<unk>")
     """Pieces that decoding leaves out. The import of a MarianTokenizer puts </s>, the unknown piece
-    and <pad> first, in this order, and the export to `transformers` relies on it."""
+    and <pad> first, in this order, and the export to `transformers` relies on this order."""
     language_codes: bool = False
     """Whether `>>de<<` at the beginning of a line is one piece, as in MarianTokenizer."""
     joined_by: SideName = "target"
@@ -112,8 +112,8 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         """Read a directory of MarianTokenizer: source.spm, target.spm and vocab.json.
 
         tokenizer_config.json is read if it exists. If tokenizer_config.json asks for two
-        vocabularies, target_vocab.json is read, too. By default, our <s> is MarianTokenizer's pad
-        token, with which Marian's decoder begins. Raises ModelError.
+        vocabularies, target_vocab.json is read, too. By default, regard's <s> is MarianTokenizer's
+        pad token, because Marian's decoder begins with the pad token. Raises ModelError.
         """
         directory = Path(directory)
         path = directory / "tokenizer_config.json"
@@ -158,7 +158,10 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
 
     @property
     def cutter(self) -> bytes:
-        """The model that cuts the source: the file or, if `restricted` is set, a changed copy."""
+        """The SentencePiece model that cuts the source into pieces, as the content of a .spm file.
+
+        If `restricted` is set, the model is a changed copy of source.spm.
+        """
         if self.settings.restricted:
             return bytes(self._models["source"].serialized_model_proto())
         return self.files["source.spm"].content
@@ -222,7 +225,7 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
 
 
 def _model(file: Original, allowed: Container[str] | None = None) -> SentencePieceProcessor:
-    """A file's model; with `allowed`, it makes only pieces in `allowed` and single characters."""
+    """The model in a file; with `allowed`, it cuts text only into these pieces and characters."""
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError:
@@ -270,7 +273,7 @@ def _vocabulary(files: Mapping[str, Original], side: str) -> dict[str, int]:
 
 
 def pieces_in(file: Original) -> dict[str, int]:
-    """The pieces of a SentencePiece model and their ids; raises ModelError if it is damaged."""
+    """A map from a SentencePiece model's pieces to ids; raises ModelError for a damaged file."""
     model = _model(file)
     return {model.id_to_piece(i): i for i in range(len(model))}
 
@@ -288,7 +291,7 @@ def _named_tokens(config: dict[str, Any], path: Path) -> dict[str, str]:
 
 
 def _skipped(named: list[str], more: Iterable[str]) -> tuple[str, ...]:
-    """The named special tokens in their order, then the further ones, each of these once."""
+    """The tokens in `named`, then those in `more`, without tokens that occurred before."""
     return (*named, *(token for token in dict.fromkeys(more) if token not in named))
 
 
