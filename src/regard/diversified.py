@@ -47,7 +47,7 @@ class _Places:
         self.translated, self.back = self.text / "forward.txt", self.text / "backward.txt"
         """Translations: of `source` by the forward model, of `target` by the backward model."""
         self.trained = self.text / "trained"
-        """An empty file, written once the forward and the backward model are trained."""
+        """An empty file; it is written when both the forward and the backward model are trained."""
         self.seconds = self.text / "seconds.json"
         """A file with the number of seconds that translating has taken so far."""
         self.tokenizer = self.forward / "tokenizer.json"

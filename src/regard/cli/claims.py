@@ -53,14 +53,16 @@ def claims(
 ) -> None:
     """Test the claims in the paper's text: show each claim, the measurements, and a verdict.
 
-    Some claims are calculated in seconds. The others train small models on the built-in corpus, for
-    a minute each; nothing is downloaded. All claims take less than an hour on two cores.
+    Some claims are calculated in seconds. The others train small models on the built-in corpus;
+    each training takes about a minute, and nothing is downloaded. All claims take less than an hour
+    on two cores.
 
     A verdict is about models of this size only. The claim holds, does not hold here, or cannot be
-    decided: results differ too much between seeds (one-sided 95 % bounds, Student's t).
+    decided. A comparison cannot be decided by one seed, or if the difference is too small for its
+    spread between seeds (one-sided 95 % bounds, Student's t).
 
     Finished calculations and trainings are kept in --out: the same command continues after Ctrl-C
-    or a kill, and with more --seeds it does only the new ones.
+    or a kill, and a larger --seeds trains only with the additional seeds.
 
     Examples:
 

@@ -116,10 +116,10 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null in place of each standard stream that is closed.
+    """Open /dev/null in place of each standard stream that is closed; refuse a closed stdout.
 
-    Otherwise the next file that is opened would get the descriptor of the stream. If standard
-    output was closed, the command ends with an error.
+    Without /dev/null, the next file that is opened would get the descriptor of the stream. If
+    standard output was closed, this function ends the command with an error.
     """
     closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
     for name in closed:

@@ -9,7 +9,8 @@ shape. In "packed", every batch has the same shape, and each row is filled with 
 
 An epoch is a random order of all pairs, cut into windows. Batches are planned one window at a time,
 which limits the memory and the time before the first batch. The plan of a window depends only on
-the seed, the epoch and the window, so a position is three numbers: epoch, window, batch.
+the seed, the epoch and the window, so the place that training has reached in the data is three
+numbers: epoch, window, batch.
 """
 
 from __future__ import annotations

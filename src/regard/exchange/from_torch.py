@@ -1,6 +1,7 @@
-"""`regard import torch`: read a state dict of nn.Transformer, embeddings and an output layer.
+"""`regard import torch`: read weights of an nn.Transformer, its embeddings and output layer.
 
-The file holds only weights, so the user has to describe the program around nn.Transformer.
+The file is a state dict, which holds only weights. So the user has to tell the rest, such as the
+number of heads and whether embeddings are scaled.
 """
 
 from dataclasses import dataclass

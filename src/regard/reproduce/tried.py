@@ -30,7 +30,7 @@ class TriedRow:
     """The recipes by the names of their runs. The row's own recipe is first; its run has the name
     `name`, like the row."""
     first: int
-    """The seed with which all recipes are trained."""
+    """The first seed. All recipes are trained with it; other seeds train only the best recipe."""
 
     @property
     def recipe(self) -> Recipe:

@@ -33,7 +33,8 @@ class Journal:
         clean = {k: None if _is_not_finite(v) else v for k, v in record.items()}
         with (
             refusing_write_errors(self.path),
-            # A path that is not UTF-8 is written with escapes, which json reads as the same path.
+            # A record may hold a path that is not UTF-8. "backslashreplace" writes its bad bytes as
+            # escapes such as \udcff; json reads them back as the same path.
             self.path.open("a", encoding="utf-8", errors="backslashreplace") as file,
         ):
             file.write(json.dumps(clean, ensure_ascii=False) + "\n")

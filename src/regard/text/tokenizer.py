@@ -46,8 +46,8 @@ CONTINUED = "…"
 """First character of a word piece that continues a word. BYTE_ALPHABET lacks this character, so it
 never stands for a byte of text."""
 SYMBOL = "△"
-"""First character of the entry of a symbol, such as a bracket of trees. BYTE_ALPHABET lacks this
-character, so no text is encoded as a symbol."""
+"""A symbol is, for example, a bracket of a tree. This character, then the symbol's name, is its
+entry in the vocabulary. BYTE_ALPHABET lacks this character, so no text is encoded as a symbol."""
 _BLANKS = re.compile("  +")
 LONGEST_LEARNT = 10_000
 """Nothing is learned from a line of more characters than this: such a line is not a sentence."""

@@ -1,4 +1,8 @@
-"""Put back quotation marks that only one of two trees deletes (QUOTE_LABEL in EVALB's new.prm)."""
+"""Put back a quotation mark that is left out of one tree but not of the other.
+
+EVALB leaves words out by their tags, and the trees may tag a mark differently (QUOTE_LABEL in
+new.prm).
+"""
 
 from regard.score.evalb.parameters import EvalbParameters
 from regard.score.evalb.reading import EvalbSentence

@@ -127,7 +127,7 @@ def _values(message: bytes, *numbers: int) -> Iterator[bytes]:
             value, place = message[place : place + size], place + size
             if key >> 3 == first:
                 yield from _values(value, *inside) if inside else [value]
-        else:  # the field is a group or has an unknown type, unlike SentencePiece's fields
+        else:  # a group of Protocol Buffers or an unknown type; SentencePiece's models have none
             raise IndexError
 
 

@@ -296,9 +296,10 @@ def _skipped(named: list[str], more: Iterable[str]) -> tuple[str, ...]:
 
 
 def _more_specials(config: dict[str, Any], path: Path) -> list[str]:
-    """The further special tokens that tokenizer_config.json names.
+    """The tokens in additional_special_tokens and added_tokens_decoder of tokenizer_config.json.
 
-    Raises ModelError if a value has the wrong type, or if an added token is not special.
+    Tokens of `_named_tokens` may be among them. Raises ModelError if a value has the wrong type, or
+    if an added token is not special.
     """
     for key, kind in (("additional_special_tokens", list), ("added_tokens_decoder", dict)):
         if not isinstance(config.get(key) or kind(), kind):
