@@ -135,20 +135,31 @@ def test_checkpoints_are_averaged_and_kept_as_asked(asked: dict[str, int], keep:
         choose(SMALL_TEXT, 60, slow, ("training.keep=8",))
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        ("data.source_tokens=4096", "data.target_tokens=4096"),
-        ("training.warmup_steps=1000",),
-    ],
-)
-def test_the_rate_is_lowered_only_for_what_is_smaller(asked: tuple[str, ...]) -> None:
-    def rate(*more: str) -> float:
-        return choose(SMALL_TEXT, 1, slow, more).recipe.training.rate
+def test_smaller_batches_lower_the_rate_of_adam_only() -> None:
+    """A shorter warm-up lowers both rates, so that the highest one in the run is the same."""
 
-    both = rate("data.source_tokens=4096", "data.target_tokens=4096", "training.warmup_steps=1000")
-    assert both == rule_of_times()["model"][0]["rate"]
-    assert rate() < rate(*asked) < both
+    def peak(*more: str) -> float:
+        training = choose(SMALL_TEXT, 1, slow, more).recipe.training
+        return float(training.rate / training.warmup_steps**0.5)
+
+    [model, *_], adam = rule_of_times()["model"], "training.optimizer=adam"
+    highest = pytest.approx(model["rate"] / model["warmup_steps"] ** 0.5)
+    batch = "data.source_tokens=4096", "data.target_tokens=4096"
+    assert peak() == peak(*batch) == peak("training.warmup_steps=1000") == highest
+    assert peak(*batch, adam) == highest
+    assert peak(adam) == pytest.approx(peak(*batch, adam) / 2**0.5)
+
+
+def test_the_smallest_model_has_a_smaller_vocabulary() -> None:
+    """But not one that a text of a few pairs could not be written with."""
+    short, long = (choose(LARGE_TEXT, minutes, slow).recipe for minutes in (1, 600))
+    assert (short.model.layers, long.model.layers) == (3, 4)
+    share = rule_of_times()["model"][0]["vocabulary"]
+    assert short.tokenizer.vocabulary == pytest.approx(share * long.tokenizer.vocabulary, rel=0.02)
+    few = ParallelText(1, 50, ((50, 50),))
+    assert (
+        choose(few, 1, slow).recipe.tokenizer.vocabulary == rule_of_times()["vocabulary"]["least"]
+    )
 
 
 def test_weight_decay_can_be_asked_for_though_larger_models_have_adam() -> None:

@@ -135,17 +135,17 @@ def _choose(
     asked: tuple[str, ...],
 ) -> Choice:
     """Do what `choose` does; `measure` returns the speed, and the seconds that it has taken."""
-    best: tuple[Recipe, float] | None = None
+    best: tuple[ParallelText, Recipe, float] | None = None
     timed, speed, taken = 0, 0.0, list[float]()
     whole = left = 60 * minutes
-    for recipe, least in _starts(corpus, asked).items():
-        size = parameters(recipe.model, *corpus.target_and_source(recipe))
+    for recipe, (text, least) in _starts(corpus, asked).items():
+        size = parameters(recipe.model, *text.target_and_source(recipe))
         if not timed or (
             sum(taken) < TIMING * whole
             and recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP
         ):
             try:
-                speed, seconds = measure(recipe, corpus)
+                speed, seconds = measure(recipe, text)
             except TrainingError:  # the model is too large for the memory
                 if best is None:
                     raise
@@ -154,12 +154,13 @@ def _choose(
             taken.append(seconds)
         left = max(whole / 3, USED * whole - sum(taken) - max(0.0, taken[-1] - TIMED))
         computed = speed * timed / size
-        found = _expected(corpus, minutes, left, recipe, computed, asked)
+        found = _expected(text, minutes, left, recipe, computed, asked)
         if best is not None and found.tokens_per_weight < least:
             break
-        best = recipe, computed
+        best = text, recipe, computed
     assert best is not None
-    return _expected(corpus, minutes, left, *best, asked)
+    text, recipe, computed = best
+    return _expected(text, minutes, left, recipe, computed, asked)
 
 
 def _timed(measure: Speed, recipe: Recipe, corpus: ParallelText) -> tuple[float, float]:
@@ -188,15 +189,22 @@ def for_several_times(corpus: ParallelText, minutes: float, asked: tuple[str, ..
     return [_choose(corpus, each, timed, asked) for each in sorted({minutes, *BUDGETS})]
 
 
-def _starts(corpus: ParallelText, asked: tuple[str, ...]) -> dict[Recipe, float]:
-    """The recipes of rule.toml's models, smallest first, and the tokens per weight that each needs.
+def _starts(
+    corpus: ParallelText, asked: tuple[str, ...]
+) -> dict[Recipe, tuple[ParallelText, float]]:
+    """The recipes of rule.toml's models, smallest first.
 
-    If `asked` makes several recipes equal, the number of the first one is kept.
+    Each has the text with the model's share of the vocabulary, and the number of tokens per weight
+    that the model needs. If `asked` makes several recipes equal, those of the first one are kept.
     """
-    recipes: dict[Recipe, float] = {}
+    recipes: dict[Recipe, tuple[ParallelText, float]] = {}
     for model in rule_of_times()["model"]:
-        fields = {key: value for key, value in model.items() if key != "tokens_per_weight"}
-        recipes.setdefault(_start(corpus, fields, asked), model["tokens_per_weight"])
+        fields = dict(model)
+        least, text = (
+            fields.pop("tokens_per_weight"),
+            corpus._replace(share=fields.pop("vocabulary")),
+        )
+        recipes.setdefault(_start(text, fields, asked), (text, least))
     return recipes
 
 
@@ -218,13 +226,15 @@ def _start(corpus: ParallelText, fields: dict[str, Any], asked: tuple[str, ...])
 def _in_smaller_batches(start: Recipe, tokens: float, asked: tuple[str, ...]) -> Recipe:
     """The recipe with batches so small that `tokens` make LEAST_STEPS steps, if possible.
 
-    The learning rate falls with the square root of the batch size, because the gradient of a
-    smaller batch is noisier.
+    Adam's learning rate falls with the square root of the batch size, because the gradient of a
+    smaller batch is noisier. Muon keeps its rate, with which it learned more (experiments/budget).
     """
     least, batch = rule_of_times()["batch"]["least"], start.data.target_tokens
     while batch // 2 >= least and tokens < LEAST_STEPS * FILLED * batch * start.training.accumulate:
         batch //= 2
     smaller = start.but(source_tokens=batch, target_tokens=batch).set(*asked)
+    if smaller.training.optimizer == "muon":
+        return smaller
     share = smaller.data.target_tokens / start.data.target_tokens
     return smaller.but(rate=start.training.rate * share**0.5).set(*asked)
 

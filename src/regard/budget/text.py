@@ -47,6 +47,8 @@ class ParallelText(NamedTuple):
     """A tokenizer that is used unchanged; None if one is to be learned from the text."""
     bleu_tokenizer: BleuTokenizer = "13a"
     """The tokenizer of sacreBLEU that suits the script of the targets."""
+    share: float = 1.0
+    """A vocabulary that is learned has this share of the size that rule.toml gives to the text."""
 
     @classmethod
     def of(
@@ -94,10 +96,8 @@ class ParallelText(NamedTuple):
         if self.tokenizer is not None:
             return self.tokenizer.size
         rule = rule_of_times()["vocabulary"]
-        return 100 * round(
-            min(max(rule["factor"] * self.pairs ** rule["exponent"], rule["least"]), rule["most"])
-            / 100
-        )
+        usual = rule["factor"] * self.pairs ** rule["exponent"]
+        return 100 * round(min(max(self.share * usual, rule["least"]), rule["most"]) / 100)
 
     def characters_per_token(self) -> float:
         """The estimated mean length of a sub-word; a larger vocabulary has longer sub-words."""
