@@ -156,6 +156,10 @@ def test_the_smallest_model_has_a_smaller_vocabulary() -> None:
     assert (short.model.layers, long.model.layers) == (3, 4)
     share = rule_of_times()["model"][0]["vocabulary"]
     assert short.tokenizer.vocabulary == pytest.approx(share * long.tokenizer.vocabulary, rel=0.02)
+    asked = choose(LARGE_TEXT, 1, slow, ("tokenizer.vocabulary=9000",))
+    assert asked.recipe.tokenizer.vocabulary == 9000
+    many, most = ParallelText(10**8, 10**10, ((50, 50),)), rule_of_times()["vocabulary"]["most"]
+    assert choose(many, 1, slow).recipe.tokenizer.vocabulary == share * most
     few = ParallelText(1, 50, ((50, 50),))
     assert (
         choose(few, 1, slow).recipe.tokenizer.vocabulary == rule_of_times()["vocabulary"]["least"]

@@ -16,7 +16,7 @@ import pytest
 import regard
 import regard.start
 from regard.budget.choice import NO_LIMIT, choose
-from regard.budget.text import ParallelText
+from regard.budget.text import ParallelText, rule_of_times
 from regard.corpus import write_treebank
 from regard.data.pairs import DECIDED, Pairs, recipe_of
 from regard.errors import ModelError, RecipeError, RegardError, TrainingError
@@ -427,6 +427,26 @@ def test_data_that_is_gone_is_prepared_again_with_the_tokenizer_of_the_run(
     assert again == run / "data"
     for name in ("tokenizer.json", "train.source.ids.npy", "valid.target.ids.npy"):
         assert (again / name).read_bytes() == (other / name).read_bytes()
+    shutil.rmtree(again)
+    foreign = Start(run, files, recipe=TEXT, tokenizer=made / "text/model/tokenizer.json")
+    with pytest.raises(RegardError, match="was begun with another --tokenizer"):
+        begin(foreign)
+    assert not again.exists()
+
+
+def test_the_whole_vocabulary_is_that_of_larger_models(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.budget.choice.tokens_per_second", lambda *_: 1000.0)
+    monkeypatch.setitem(rule_of_times()["vocabulary"], "least", 300)
+    files = TrainingFiles(**paths(made)["text"])  # type: ignore[arg-type]
+    short = Start(tmp_path / "run", files, minutes=1.0)
+    sizes = [
+        decide(start).recipe.tokenizer.vocabulary
+        for start in (short, replace(short, whole_vocabulary=True))
+    ]
+    text = ParallelText.of(files.source, files.target)
+    assert sizes[0] < sizes[1] == text.vocabulary()
 
 
 def test_only_settings_that_were_given_are_told_as_those_of_other_data(

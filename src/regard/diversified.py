@@ -19,7 +19,7 @@ from regard.files.locks import locked
 from regard.files.whole import refuse_filled, write_file
 from regard.inputs import TrainingFiles
 from regard.recipe import Recipe, assigned_field
-from regard.run.beginning import begun
+from regard.run.beginning import begun, is_of_members
 from regard.start import MINUTES, Start
 from regard.text.opening import open_tokenizer
 
@@ -84,6 +84,8 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
             raise RegardError(f"{start.out}: another process is at work here: wait for it")
         its = _Places(start.out)
         own = begun(start.out)
+        if is_of_members(start.out):
+            raise RegardError(f"{start.out}: was begun with --seeds: choose another --out")
         if own and not its.back.exists():  # the run in OUT begins last
             raise RegardError(
                 f"{start.out}: was begun without --diversify: choose another --out, or leave it out"
@@ -106,7 +108,8 @@ def _three(start: Start, its: _Places, own: Recipe | None, translate: Translate)
         share = first.training.minutes
         whole = start.limit or (0.0 if own else share / SHARE_OF_EACH)
     if not its.trained.exists():
-        yield replace(start, out=its.forward, minutes=share or None)
+        # The run in OUT has more time than the forward model, and uses its tokenizer.
+        yield replace(start, out=its.forward, minutes=share or None, whole_vocabulary=True)
         start.files.refuse_other_than(its.forward / "data", start.out)  # files may have changed
         _keep_text(start.files, its)
         yield _reverse(start, its, share)

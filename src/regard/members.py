@@ -6,7 +6,7 @@ from pathlib import Path
 
 from regard.errors import RecipeError, RegardError
 from regard.recipe import Recipe, assigned_field
-from regard.run.beginning import begun
+from regard.run.beginning import begun, is_of_members
 from regard.run.journal import read_journal
 from regard.start import MINUTES, Start
 
@@ -26,7 +26,7 @@ def members(start: Start, count: int) -> Iterator[Start]:
         raise RecipeError("--seeds counts the seeds from 1: leave out --set training.seed")
     if start.assigned_minutes:
         raise RecipeError("--seeds divides the time: give --time, not --set training.minutes")
-    if begun(start.out) is not None:
+    if begun(start.out) is not None and not is_of_members(start.out):
         raise RegardError(f"{start.out}: was begun without --seeds: choose another --out")
     first = start.out / "seed-1"
     chooses = replace(start, out=first).chooses_for_text
@@ -50,7 +50,7 @@ def members(start: Start, count: int) -> Iterator[Start]:
 def alone(start: Start) -> Iterator[Start]:
     """Yield `start`, the start of a single run; raises RegardError if --seeds began `start.out`."""
     out = start.out
-    if begun(out) is None and begun(out / "seed-1") is not None:
+    if begun(out) is None and is_of_members(out):
         raise RegardError(f"{out}: was begun with --seeds: give it again, or choose another --out")
     yield start
 

@@ -63,7 +63,7 @@ Refused as well, before anything is written:
     g  --from, with a recipe for weights of other shapes than those of the model
     h  --from, if it names RUN itself; or if RUN was begun without --from, or with another model
     i  files, or a --tokenizer, other than those that RUN/data was made of, in the rows that use
-       RUN/data
+       RUN/data; in rows 25 and 26, a --tokenizer other than that of RUN
     j  data that was prepared earlier for another task than the recipe's
     k  --data, with a --set of a DECIDED field to another value than the data was prepared with
     l  a recipe whose arithmetic this machine does not have; if data is prepared now, also a recipe
@@ -120,6 +120,9 @@ class Start:
     """--from: the directory of a model."""
     minutes: float | None = None
     """--time: the minutes that the run may take; 0 means no limit."""
+
+    whole_vocabulary: bool = False
+    """Whether even the smallest model chosen for the time has the vocabulary of larger ones."""
 
     @property
     def is_for_trees(self) -> bool:
@@ -182,6 +185,7 @@ def begin(
         if not is_prepared:
             its = start.tokenizer or (start.start_from and start.start_from / "tokenizer.json")
             if begun(start.out) and (own := start.out / "tokenizer.json").exists():
+                _refuse_other_tokenizer(start, own)
                 its = own
             start.files.prepare(data, recipe, tokenizer=its, progress=progress, remark=remark)
     return recipe, data
@@ -299,8 +303,9 @@ def _for_the_time(
     """The recipe expected to be best in the run's time; `made` are the prepared data's settings."""
     minutes = start.assigned_minutes or start.minutes or MINUTES
     Recipe().but(minutes=minutes)  # refuse NaN or -1 at once: measuring the machine takes time
-    unlimited = ["training.minutes=0"] * (start.minutes == 0)
-    choice = choose(text, minutes, asked=(*made, *unlimited, *start.assignments))
+    its = ["training.minutes=0"] * (start.minutes == 0)
+    its += [f"tokenizer.vocabulary={text.vocabulary()}"] * start.whole_vocabulary
+    choice = choose(text, minutes, asked=(*made, *its, *start.assignments))
     chose(choice)
     return choice.recipe
 
@@ -320,11 +325,16 @@ def _fitted(start: Start, recipe: Recipe, data: Path, remark: Callable[[str], ob
     if start.data is None and (start.files.has_text or start.files.trees):
         start.files.refuse_other_than(data, start.out)
     refuse_other_task(data, recipe)
+    _refuse_other_tokenizer(start, data)
+    return recipe if start.data is None else as_prepared(recipe, data, start.assignments, remark)
+
+
+def _refuse_other_tokenizer(start: Start, own: Path) -> None:
+    """Raise RegardError if --tokenizer differs from the tokenizer in `own`, a file or directory."""
     if start.tokenizer is not None and (
-        open_tokenizer(start.tokenizer).fingerprint != open_tokenizer(data).fingerprint
+        open_tokenizer(start.tokenizer).fingerprint != open_tokenizer(own).fingerprint
     ):
         raise RegardError(
             f"{start.tokenizer}: this run was begun with another --tokenizer: choose another "
             "--out, or leave it out"
         )
-    return recipe if start.data is None else as_prepared(recipe, data, start.assignments, remark)

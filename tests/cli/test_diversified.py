@@ -107,6 +107,7 @@ def test_the_runs_divide_the_time(
     out, minutes = tmp_path / "x", []
     asked = Start(out, files, recipe=recipe, minutes=given)
     for start in diversified(asked, echoed):
+        assert start.whole_vocabulary is (start.out.name == "forward")
         minutes.append(start.minutes)
         begun(start)
         if start.out != out:
@@ -211,6 +212,11 @@ def test_what_does_not_go_with_it_is_refused(world: World, given: list[str], sai
 
 
 def test_it_needs_a_text_and_a_run_of_its_own(world: World) -> None:
+    members = world.folder / "members"
+    (members / "seed-1").mkdir(parents=True)
+    (members / "seed-1/recipe.toml").write_text(Recipe().to_toml())
+    said = refused("train", *world.text, "--diversify", "--out", members)
+    assert said == f"{members}: was begun with --seeds: choose another --out"
     assert "give --source and --target" in refused("train", "--diversify", *world.out)
     run = world.copy("run")
     command = ["train", "-q", *world.text, "--diversify", "--out", run]

@@ -52,8 +52,8 @@ def test_members_divide_the_time(world: World, given: float | None, each: float)
     assert [start.minutes for start in starts] == [each] * 3
     named = members(Start(world.folder / "x", files, recipe="small"), 2)
     assert [start.minutes for start in named] == [None] * 2
-    timed = Start(world.folder / "x", files, recipe=Recipe().but(minutes=90.0), minutes=given)
-    assert [start.minutes for start in members(timed, 3)] == [30.0] * 3
+    timed = Start(world.folder / "x", files, recipe=Recipe().but(minutes=120.0), minutes=given)
+    assert [start.minutes for start in members(timed, 3)] == [(given or 120.0) / 3] * 3
 
 
 def test_a_directory_has_members_or_one_run(world: World) -> None:

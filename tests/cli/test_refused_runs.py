@@ -175,7 +175,10 @@ def test_two_limits_of_the_time(world: World) -> None:
         assert said == "--time and --set training.minutes both limit the time: give one of them"
 
 
-@pytest.mark.parametrize("also", [["--plan"], ["--board"], ["--micro-batches", "2"]])
+@pytest.mark.parametrize(
+    "also",
+    [["--plan"], ["--board"], ["--micro-batches", "2"], ["--shard"], ["--accept-changes"]],
+)
 def test_a_replay_follows_no_other_options(world: World, also: list[str]) -> None:
     run = world.copy("run")
     with unchanged(world.folder):
@@ -352,7 +355,6 @@ def test_what_cannot_begin_with_a_model_is_refused_before_text_is_prepared(world
     [
         (["--source", "source.en", "--target", "short.de"], 2),
         (["--data", "data", "--micro-batches", "100000"], 2),
-        (["--data", "data", "--verify-resume", "5"], 2),
         (["--data", "data", "--plan"], 0),
     ],
 )

@@ -129,6 +129,19 @@ def test_a_large_request_keeps_no_other_waiting(batcher: Batcher[str, str], slow
     assert [future.result(30) for future in large] == [f"{n}" for n in range(100)]
 
 
+def test_new_requests_keep_no_older_one_waiting(batcher: Batcher[str, str], slow: Slow) -> None:
+    """A new request comes during each batch; each sentence is a batch of its own."""
+    first = occupy(batcher, slow)
+    old = batcher.submit(["a b c d e f"] * 3)
+    later = list[Future[str]]()
+    for _ in range(8):
+        later += batcher.submit(["u v w x y z"])
+        slow.gate.release()
+        assert slow.begun.acquire(timeout=30)
+    assert len([batch for batch in slow.batches if batch == ["a b c d e f"]]) == 3
+    finish(slow, [first, *old, *later])
+
+
 def test_a_request_without_sentences_waits_for_nothing(batcher: Batcher[str, str]) -> None:
     assert batcher.submit([]) == []
     assert batcher.waiting == 0

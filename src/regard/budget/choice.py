@@ -3,9 +3,9 @@
 The machine's speed decides how many target tokens a model learns from: some steps of each model are
 timed. Each model in rule.toml has a number `tokens_per_weight`: the target tokens that it needs for
 each of its weights. The largest model that learns from so many tokens is chosen; only the first
-`most_passes` passes over the text count. Vocabulary and row length depend on the text; dropout and
-label smoothing depend on the number of passes over it; batch size and warm-up depend on the number
-of steps.
+`most_passes` passes over the text count. Vocabulary and row length depend on the text, and the
+smallest model has a smaller vocabulary; dropout and label smoothing depend on the number of passes
+over the text; batch size and warm-up depend on the number of steps.
 
 The expected loss is computed only to inform the user. Repeated tokens count less: if a text of U
 tokens is repeated until the model has learned from T tokens (T > U), these T tokens teach as much
@@ -194,16 +194,16 @@ def _starts(
 ) -> dict[Recipe, tuple[ParallelText, float]]:
     """The recipes of rule.toml's models, smallest first.
 
-    Each has the text with the model's share of the vocabulary, and the number of tokens per weight
-    that the model needs. If `asked` makes several recipes equal, those of the first one are kept.
+    Each has the text with the model's share of the vocabulary, unless `asked` sets a vocabulary,
+    and the number of tokens per weight that the model needs. If `asked` makes several recipes
+    equal, those of the first one are kept.
     """
+    is_asked = "tokenizer.vocabulary" in map(assigned_field, asked)
     recipes: dict[Recipe, tuple[ParallelText, float]] = {}
     for model in rule_of_times()["model"]:
         fields = dict(model)
-        least, text = (
-            fields.pop("tokens_per_weight"),
-            corpus._replace(share=fields.pop("vocabulary")),
-        )
+        least, share = fields.pop("tokens_per_weight"), fields.pop("vocabulary")
+        text = corpus if is_asked else corpus._replace(share=share)
         recipes.setdefault(_start(text, fields, asked), (text, least))
     return recipes
 

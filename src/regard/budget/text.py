@@ -1,4 +1,4 @@
-"""A parallel text, and what follows from it alone: vocabulary, row length, BLEU's tokenizer."""
+"""A parallel text, and what suits it: vocabulary, row length, BLEU's tokenizer."""
 
 import math
 import tomllib
@@ -96,8 +96,8 @@ class ParallelText(NamedTuple):
         if self.tokenizer is not None:
             return self.tokenizer.size
         rule = rule_of_times()["vocabulary"]
-        usual = rule["factor"] * self.pairs ** rule["exponent"]
-        return 100 * round(min(max(self.share * usual, rule["least"]), rule["most"]) / 100)
+        usual = min(rule["factor"] * self.pairs ** rule["exponent"], rule["most"])
+        return 100 * round(max(self.share * usual, rule["least"]) / 100)
 
     def characters_per_token(self) -> float:
         """The estimated mean length of a sub-word; a larger vocabulary has longer sub-words."""

@@ -53,9 +53,8 @@ def claims(
 ) -> None:
     """Test the claims in the paper's text: show each claim, the measurements, and a verdict.
 
-    Some claims are calculated in seconds. The others train small models on the built-in corpus;
-    each training takes about a minute, and nothing is downloaded. All claims take less than an hour
-    on two cores.
+    Some claims are calculated in seconds. The others train small models on the built-in corpus, for
+    about a minute each, and download nothing. All claims take less than an hour on two cores.
 
     A verdict is about models of this size only. The claim holds, does not hold here, or cannot be
     decided. A comparison cannot be decided by one seed, or if the difference is too small for its

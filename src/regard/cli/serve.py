@@ -70,7 +70,12 @@ _TimeoutOption = Annotated[
 ]
 _QueueOption = Annotated[
     int,
-    typer.Option("--queue", min=1, max=100_000, help="The most sentences that wait for a model."),
+    typer.Option(
+        "--queue",
+        min=1,
+        max=100_000,
+        help="The most sentences that wait for a model; of one request, half count.",
+    ),
 ]
 _RateOption = Annotated[
     int,

@@ -79,7 +79,9 @@ def refuse_without_checkpoint(directory: Path) -> None:
 
 
 def _without_checkpoint(directory: Path) -> ModelError:
-    return ModelError(f"{directory}: has no checkpoint to verify: name a run that has checkpoints")
+    return ModelError(
+        f"{directory}: has no checkpoint to verify: name a run that has checkpoints, or train first"
+    )
 
 
 def _replayed(

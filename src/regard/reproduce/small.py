@@ -101,5 +101,7 @@ def _chosen(folder: Path, language: str, minutes: float) -> Choice:
     The machine is measured with one thread, because each row is trained with one thread.
     """
     text = ParallelText.of([folder / "train.en"], [folder / f"train.{language}"])
+    # The vocabulary does not depend on which model is chosen: rows of all sizes share it.
+    asked = "training.optimizer=adam", f"tokenizer.vocabulary={text.vocabulary()}"
     with computing_with(1):
-        return choose(text, minutes, asked=("training.optimizer=adam",))
+        return choose(text, minutes, asked=asked)

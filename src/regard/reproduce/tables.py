@@ -91,7 +91,11 @@ def write_tables(
             if one not in experiments and not (study.out / f"{one.name}.md").exists():
                 continue
             its = _with_seeds_of_table(whole, one, anew=one in experiments)
-            table = one.table(its, finished(one.tasks(its), study.out))
+            numbers = finished(one.tasks(its), study.out)
+            if one in experiments:  # other seeds that nothing was finished with are left out
+                done = {*study.seeds, *(seed for _, seed in numbers)}
+                its = replace(its, seeds=tuple(seed for seed in its.seeds if seed in done))
+            table = one.table(its, numbers)
             tables.append(table)
             write_file(study.out / f"{one.name}.md", markdown_of(table))
             write_file(study.out / f"{one.name}.json", json.dumps(table.values, indent=1) + "\n")

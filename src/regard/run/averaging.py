@@ -91,7 +91,8 @@ def _mean(
         found = _chosen(directory / "checkpoints", last, warn, best, steps)
         if not found:
             raise ModelError(
-                f"{directory}: has no checkpoint to average: name a run that has checkpoints"
+                f"{directory}: has no checkpoint to average: name a run that has checkpoints, or "
+                "continue training"
             )
         if len(found) < last and not steps:
             raise ModelError(

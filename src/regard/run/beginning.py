@@ -27,6 +27,11 @@ def begun(directory: Path) -> Recipe | None:
     return Recipe.read(path) if path.exists() else None
 
 
+def is_of_members(out: Path) -> bool:
+    """Whether `out` has runs that --seeds began."""
+    return (out / "seed-1" / "recipe.toml").exists()
+
+
 @contextmanager
 def alone_in(directory: Path) -> Iterator[None]:
     """Hold the lock of a run while its data is prepared.
@@ -95,8 +100,8 @@ def refuse_less_time(
         return
     if minutes < ended or 60 * minutes <= seconds:
         raise TrainingError(
-            f"{directory}: has taken {amount(seconds, SECONDS)} already; --time is the time of the "
-            "whole run, and --seeds divides it: give more, or leave it out"
+            f"{directory}: has taken {amount(seconds, SECONDS)} already; the time of --time, or of "
+            "--recipe, is that of the whole run, and --seeds divides it: give more, or leave it out"
         )
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -60,11 +60,9 @@ class Batcher(Generic[_Item, _Result]):
         self._most, self._budget, self._wait = most, budget, wait
         self._rest, self._idle = rest, idle
         self._queue: dict[int, dict[int, _Waiting[_Item, _Result]]] = {}
-        """The waiting sentences, oldest first: queue[number of the request][place in the request].
-        Requests and places are numbered from 0."""
+        """For each request that waits, in the order of their turns, its sentences that wait, oldest
+        first. The key of a sentence is its place in the request."""
         self._requests = itertools.count()
-        self._last = -1
-        """The number of the request that had its turn in the last batch; -1 before all batches."""
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="translate", daemon=True)
@@ -103,9 +101,9 @@ class Batcher(Generic[_Item, _Result]):
         with self._changed:
             if self.full:
                 raise QueueFull
-            request, given = next(self._requests), map(_Waiting, sentences, lengths, futures)
+            request, given = next(self._requests), zip(sentences, lengths, futures, strict=True)
             if futures:
-                self._queue[request] = dict(enumerate(given))
+                self._queue[request] = dict(enumerate(_Waiting(*one) for one in given))
             for place, future in enumerate(futures):
                 future.add_done_callback(partial(self._forget, request, place))
             self._changed.notify()
@@ -160,12 +158,13 @@ class Batcher(Generic[_Item, _Result]):
                     return batch
 
     def _enough(self) -> bool:
-        return sum(w.tokens for _, _, w in self._all()) >= self._budget
+        tokens = itertools.accumulate(one.tokens for _, _, one in self._all())
+        return any(count >= self._budget for count in tokens)
 
-    def _all(self) -> list[tuple[int, int, _Waiting[_Item, _Result]]]:
+    def _all(self) -> Iterator[tuple[int, int, _Waiting[_Item, _Result]]]:
         """All waiting sentences, as tuples (number of the request, place in it, sentence)."""
-        waiting = self._queue.items()
-        return [(request, place, one) for request, its in waiting for place, one in its.items()]
+        for request, its in self._queue.items():
+            yield from ((request, place, one) for place, one in its.items())
 
     def _choose(self) -> list[_Waiting[_Item, _Result]]:
         """Take a batch out of the queue: the oldest sentence of the next request, and similar ones.
@@ -176,11 +175,12 @@ class Batcher(Generic[_Item, _Result]):
         """
         if not self._queue:
             return []
-        turn = next((one for one in self._queue if one > self._last), next(iter(self._queue)))
-        self._last = turn
-        oldest, *_ = self._queue[turn].values()
-        waiting = self._all()
-        waiting.sort(key=lambda one: (abs(one[2].tokens - oldest.tokens), one[0] != turn))
+        turn = next(iter(self._queue))
+        self._queue[turn] = self._queue.pop(turn)  # its next turn comes after all that wait now
+        oldest = next(iter(self._queue[turn].values()))
+        waiting = sorted(
+            self._all(), key=lambda one: (abs(one[2].tokens - oldest.tokens), one[0] != turn)
+        )
         chosen: list[_Waiting[_Item, _Result]] = []
         widest = 0
         for request, place, sentence in waiting:

@@ -38,7 +38,8 @@ class ServerLimits:
     seconds: float = 30.0
     """The most seconds to read a request, and the most seconds to wait for its translations."""
     waiting: int = 512
-    """A model refuses requests while at least this many sentences are in its queue."""
+    """A model refuses requests while at least this many sentences are in its queue; the sentences
+    of one request count as at most half of this number."""
     a_minute: int = 0
     """The most requests per minute and key, or per address if there are no keys; 0: no limit."""
     retry: bool = True
