@@ -80,7 +80,7 @@ def test_a_plan_from_text_leaves_the_data_that_training_then_uses(world: World) 
 
 def test_a_run_that_has_begun_is_planned_to_its_end(world: World) -> None:
     run, data = world.copy("run"), world.made / "data"
-    more = ["--set", "training.steps=90"]
+    more = ["--set", "training.steps=90", "--accept-changes"]
     with unchanged(world.folder):
         lines = told(regard("train", "-q", "--plan", "--data", data, "--out", run, *more))
     assert lines["time"].endswith("for the 86 steps that are left")

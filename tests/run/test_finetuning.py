@@ -92,7 +92,7 @@ def test_a_run_stays_with_the_model_it_began_with(data: Path, model: Path, tmp_p
     run, other = tmp_path / "run", Path(shutil.copytree(model, tmp_path / "other"))
     reseal(other, step=12)
     with pytest.raises(RegardError, match="is the model that --from names: choose another --out"):
-        keep_origin(model, model)
+        open_origin(model, model)
     with pytest.raises(RegardError, match="was begun without --from: choose another --out"):
         keep_origin(other, Path(shutil.copytree(model, tmp_path / "without")))
     keep_origin(model, run)

@@ -74,7 +74,7 @@ _QueueOption = Annotated[
         "--queue",
         min=1,
         max=100_000,
-        help="The most sentences that wait for a model; of one request, half count.",
+        help="The most sentences that wait for a model; one request counts as at most half.",
     ),
 ]
 _RateOption = Annotated[

@@ -100,8 +100,8 @@ def refuse_less_time(
         return
     if minutes < ended or 60 * minutes <= seconds:
         raise TrainingError(
-            f"{directory}: has taken {amount(seconds, SECONDS)} already; the time of --time, or of "
-            "--recipe, is that of the whole run, and --seeds divides it: give more, or leave it out"
+            f"{directory}: has taken {amount(seconds, SECONDS)} already; --time is the time of the "
+            "whole run, as is that of --recipe, and --seeds divides it: give more, or leave it out"
         )
 
 
