@@ -298,8 +298,9 @@ def _refuse_unfit(
 
 def _refuse_same_file(text: bool, outputs: Sequence[Path | None]) -> None:
     """Raise RecipeError if two outputs would be one file, or both be on standard output."""
+    *_, as_json = outputs
     files = [file for file in outputs if file is not None]
-    if text and Path("-") in files:
+    if text and str(as_json) == "-":
         raise RecipeError("--json - and --text both write to standard output: give --json a file")
     if len({*map(os.path.realpath, files)}) < len(files):
         raise RecipeError("two of --html, --out, --npz and --json name one file: name several")
