@@ -104,13 +104,25 @@ def test_the_steps_that_are_asked_for_make_the_schedule_and_the_announcement() -
     found = choose(SMALL_TEXT, 60, slow, ("training.steps=600",))
     training = found.recipe.training
     assert (found.steps, training.steps, training.warmup_steps) == (600, 600, 100)
-    assert training.save_every == training.validate_every == 20
+    assert (training.save_every, training.validate_every) == (20, 100)
     assert found.sentences()[0].startswith("the run takes 600 steps, about ")
     assert found.epochs < usual.epochs
     assert found.loss > usual.loss
     more = choose(SMALL_TEXT, 60, slow, ("training.steps=1000000",))
     assert more.sentences() == usual.sentences()
     assert more.recipe.training == usual.recipe.training.model_copy(update={"steps": 1_000_000})
+
+
+@pytest.mark.parametrize(
+    ("steps", "saved", "validated"),
+    [(1, 1, 1), (4, 1, 4), (90, 3, 15), (900, 30, 120), (2970, 99, 198), (3000, 100, 100)],
+)
+def test_a_short_run_validates_only_some_of_its_checkpoints(
+    steps: int, saved: int, validated: int
+) -> None:
+    """Validations that were one or two steps apart took most of the time."""
+    training = choose(LARGE_TEXT, 30 * 1440, fast, (f"training.steps={steps}",)).recipe.training
+    assert (training.save_every, training.validate_every) == (saved, validated)
 
 
 def test_without_a_limit_of_time_the_expected_steps_are_made() -> None:

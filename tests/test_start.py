@@ -317,8 +317,9 @@ def test_more_time_is_for_steps_and_not_for_more_checkpoints(
     assert tried.training.steps == NO_LIMIT
     keep_beginning(out, tried, data)
     longer = decide(Start(out, minutes=600.0)).recipe
-    every = 60 * tried.training.save_every
-    assert longer == tried.but(minutes=600.0, save_every=every, validate_every=every)
+    every = {name: 60 * getattr(tried.training, name) for name in ("save_every", "validate_every")}
+    assert every["validate_every"] > every["save_every"]
+    assert longer == tried.but(minutes=600.0, **every)
     refuse_another_recipe(out, longer)
     keep_beginning(out, longer, data)
     assert decide(Start(out, minutes=600.0)).recipe == longer

@@ -46,8 +46,11 @@ the user sets `training.minutes = 0` for a new run, its recipe has the expected 
 FILLED = 0.9
 """The expected share of a batch's target tokens that are not padding."""
 CHECKPOINTS, AVERAGED = 30, 9
-"""The number of checkpoints that a run saves and validates, and the number that it averages at the
-end: the 30 % that were saved nearest to the step of the best validation."""
+"""The number of checkpoints that a run saves, and the number that it averages at the end: the 30 %
+that were saved nearest to the step of the best validation."""
+APART, RAREST = 100, 5
+"""Two validations are at least APART steps apart, because a validation takes as long as about ten
+steps. But at least each RAREST-th checkpoint is validated, in a run of few steps, too."""
 VALIDATED = 100
 """Each validation translates this many sentences for a BLEU that is only shown, not used."""
 LEAST_STEPS = 3000
@@ -178,8 +181,11 @@ def with_time(recipe: Recipe, minutes: float) -> Recipe:
     by = recipe.training
     if not minutes or not by.minutes or by.steps != NO_LIMIT:
         return recipe.but(minutes=minutes)
-    every = max(1, round(minutes / by.minutes * by.validate_every))
-    saved = max(min(1, by.save_every), by.save_every * every // by.validate_every)
+    share = minutes / by.minutes
+    saved = by.save_every and max(1, round(share * by.save_every))
+    if saved:
+        share = saved / by.save_every  # a step that was both saved and validated remains so
+    every = max(1, round(share * by.validate_every))
     return recipe.but(minutes=minutes, validate_every=every, save_every=saved)
 
 
@@ -264,7 +270,7 @@ def _expected(
         label_smoothing=regular["label_smoothing"],
         steps=NO_LIMIT if warmed.training.minutes else steps,
         rate=warmed.training.rate * (warmed.training.warmup_steps / longest) ** 0.5,
-        validate_every=interval,
+        validate_every=min(steps, interval * min(RAREST, math.ceil(APART / interval))),
         validate_sentences=VALIDATED,
         save_every=interval,
         best="loss",
