@@ -57,9 +57,12 @@ clean:  ## remove .venv and every cache
 
 $(SET_UP): pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing into .venv, once; PyTorch is most of the download." >&2
-	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
-	@# Compile the loops, so that the first command need not; without Numba there are none.
-	@$(BIN)/python -c 'from regard.arithmetic.few_rows import compile_loops; compile_loops()' 2>/dev/null || true
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]' --constraint constraints.txt
+	@# Compile the packages' Python and, beside that, the loops (without Numba there are none), so
+	@# that the first command need not.
+	@$(BIN)/python -m compileall -q .venv/lib >/dev/null 2>&1 & \
+	$(BIN)/python -c 'from regard.arithmetic.few_rows import compile_loops; compile_loops()' 2>/dev/null || true; \
+	wait
 	@touch $@
 
 build/tools/set-up: constraints.txt | .venv/bin/python
