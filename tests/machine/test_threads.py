@@ -19,7 +19,9 @@ def six_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("workers", "share", "each"), [(3, None, 2), (2, None, 3), (6, 1, 1)])
+@pytest.mark.parametrize(
+    ("workers", "share", "each"), [(3, None, 2), (2, None, 3), (6, 1, 1), (8, None, 1)]
+)
 def test_each_has_its_share_of_the_cores(workers: int, share: int | None, each: int) -> None:
     done = side_by_side(lambda i: (i, torch.get_num_threads()), range(9), workers, share)
     assert list(done) == [(i, each) for i in range(9)]

@@ -32,7 +32,7 @@ def side_by_side(
     `share` is all cores, the calling thread does the work.
     """
     workers, threads = max(1, min(workers, len(items))), torch.get_num_threads()
-    share = share or threads // workers
+    share = share or max(1, threads // workers)
     if share == threads:
         yield from map(work, items)
         return
