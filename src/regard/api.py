@@ -68,17 +68,18 @@ def prepare(
                                     epoch; by default, once
         tokenizer                   a tokenizer.json to use; by default, a tokenizer is learned
         recipe                      a recipe, its name or its file; by default, the recipe
-                                    "small-parse" for trees, or the recipe "small" for text, with
-                                    a vocabulary and a row length that suit the text
+                                    "small-parse" for trees, or the recipe "small" for text, with a
+                                    vocabulary, row length and maximum length that suit the text
         changes                     fields of the recipe to change: {"data.max_length": 100}
         workers                     how many processes may share the work on text; by default, one
                                     for each usable core
         progress                    called with a `data.aligned.Progress`, again and again, while
                                     the files are read
 
-    Returns how many pairs were kept, and the size and fingerprint of the vocabulary. Raises
-    DataError for files that cannot be used, RecipeError for an invalid recipe or change, ModelError
-    for a tokenizer that cannot be used, and RegardError if arguments exclude each other.
+    Returns how many pairs were kept and left out, the size of the vocabulary, and the checksum of
+    the tokenizer. Raises DataError for files that cannot be used, or if `out` holds other files;
+    RecipeError for an invalid recipe or change; ModelError for a tokenizer that cannot be used; and
+    RegardError if arguments exclude each other.
 
     >>> report = regard.prepare(source="a.en", target="a.de", out="prepared")  # doctest: +SKIP
     >>> report.train.kept                                                      # doctest: +SKIP
@@ -136,10 +137,10 @@ def train(
         source ... mix, tokenizer, recipe, changes   as for `prepare`
         data              a directory that `prepare` made, in place of files
         task              "translate" or "parse"; by default, the files, data or model decide
-        minutes           the minutes that the run may take, or 0 for no limit; by default, the
-                          limit of the recipe. If a new translator has no `recipe` and no
-                          `start_from`, a recipe is chosen that suits this time; for 0, a recipe
-                          that suits an hour
+        minutes           the minutes that the run may take, or 0 for no limit. A new translator
+                          without `recipe` and `start_from` gets a recipe that suits this time; for
+                          0, a recipe that suits an hour. The default is 60 for such a translator if
+                          it learns from files; in all other cases, the limit of the recipe
         start_from        a model directory; training begins with the weights of its model
         accept_changes    continue although the recipe or the data has changed
         micro_batches     the number of parts that a batch is divided into: a larger number needs
@@ -151,8 +152,8 @@ def train(
         progress          called with a dict for each event. Its "event" is "prepare" while data is
                           prepared, with the fields of `data.aligned.Progress`, or "chosen", with
                           the fields of `budget.choice.Choice`. Later dicts are the records of
-                          out/journal.jsonl: "start", "step" (with loss and rate), "validation"
-                          (with perplexity, accuracy and bleu or f1), "save", "finish"
+                          out/journal.jsonl, such as "start", "step" (with loss and rate),
+                          "validation" (with perplexity, accuracy and bleu or f1), "save", "finish"
         warn              called with each warning, a sentence
 
     During training in the main thread, a checkpoint is saved after Ctrl-C, SIGTERM or SIGHUP;

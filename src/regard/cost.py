@@ -31,7 +31,7 @@ class Flop(NamedTuple):
 
 
 def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths) -> Flop:
-    """Count the operations of training for one epoch on some sentence pairs.
+    """Count the operations of training for one epoch on some sentence pairs, each in one pass.
 
     `sources` and `targets` are the lengths of the pairs' sentences in tokens, without padding. A
     multiply-add is two operations. Only matrix products (§3) are counted; for each product of the
@@ -115,7 +115,7 @@ class Cost:
     """The cost of a run: its counted operations, and the numbers for the estimate of Table 2."""
 
     counted_flop: float
-    """The operations that `flop_of_tokens` counts."""
+    """The operations that `flop_of_tokens` counts, times the number of passes over each batch."""
     seconds: float
     """Seconds of training. Validating and saving are included, except in the plan of a run."""
     devices: int

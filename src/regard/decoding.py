@@ -57,7 +57,7 @@ sentence, and the index of each sentence in the text."""
 
 
 class Searchable(Steppable[Rows, Any], Protocol):
-    """A model that a search can use: an EncoderDecoder, or an Ensemble."""
+    """A model that a search can use: an EncoderDecoder, an Ensemble, or a model in an engine."""
 
     @property
     def by(self) -> Arithmetic:
@@ -73,7 +73,10 @@ class Searchable(Steppable[Rows, Any], Protocol):
 
     @property
     def members(self) -> tuple[EncoderDecoder, ...]:
-        """The models of an ensemble, or a single model; each has an arithmetic for its weights."""
+        """The models of an ensemble, or a single model; empty if an engine holds the weights.
+
+        Each member has an arithmetic for its weights.
+        """
 
 
 class Decoding:

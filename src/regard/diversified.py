@@ -60,7 +60,7 @@ class _Places:
 
 
 def refuse_diversified(out: Path) -> None:
-    """Raise RegardError if --diversify began the run in `out`/forward, but not the run in `out`."""
+    """Raise RegardError if --diversify began `out`/forward, and the run in `out` has not begun."""
     if (out / _LOCK).exists() and not begun(out) and begun(_Places(out).forward):
         raise RegardError(
             f"{out}: was begun with --diversify: give it again, or choose another --out"
@@ -71,12 +71,12 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
     """Yield the starts of three runs: in OUT/forward, in OUT/backward, and in OUT (`start.out`).
 
     Each run must be trained to its end before the next start is asked for. Each of the first two
-    runs takes SHARE_OF_EACH of the time limit that is given when the first run begins; a limit that
-    is given later does not change this. Then the two models translate the text, and the run in OUT
-    has the rest of the time. If the first two runs are trained already, only the start of the run
-    in OUT is yielded. Raises RegardError for options that do not fit --diversify, for files other
-    than those that the runs were begun with, if another process is at work in OUT, and if OUT was
-    begun without --diversify.
+    runs takes SHARE_OF_EACH of the time limit that is given when the first run begins, or of
+    MINUTES if neither a limit nor a recipe is given; a limit that is given later does not change
+    this. Then the two models translate the text, and the run in OUT has the rest of the time. If
+    the first two runs are trained already, only the start of the run in OUT is yielded. Raises
+    RegardError for options that do not fit --diversify, for files other than those that the runs
+    were begun with, if another process is at work in OUT, and if OUT was begun without --diversify.
     """
     _refuse_unfit(start)
     with locked(start.out / _LOCK, wait=False) as alone:
@@ -108,7 +108,7 @@ def _three(start: Start, its: _Places, own: Recipe | None, translate: Translate)
         share = first.training.minutes
         whole = start.limit or (0.0 if own else share / SHARE_OF_EACH)
     if not its.trained.exists():
-        # The run in OUT has more time than the forward model, and uses its tokenizer.
+        # The run in OUT has more time than the forward model, and uses the forward tokenizer.
         yield replace(start, out=its.forward, minutes=share or None, whole_vocabulary=True)
         start.files.refuse_other_than(its.forward / "data", start.out)  # files may have changed
         _keep_text(start.files, its)
@@ -162,7 +162,7 @@ def _last(start: Start, its: _Places, whole: float, teaching: float) -> Start:
     """The start of the run in OUT, whose model uses the tokenizer of the forward model.
 
     `whole` is the time of all three models, in minutes, and `teaching` the time of the forward and
-    the backward model together. If `whole` is 0, the time is not limited.
+    the backward model together. If `whole` is 0, only a limit in the run's recipe applies.
     """
     seconds = json.loads(its.seconds.read_text()) if its.seconds.exists() else 0.0
     files = TrainingFiles(
@@ -196,7 +196,7 @@ def _keep_text(files: TrainingFiles, its: _Places) -> None:
 
 
 def _leave_out_validated(its: _Places) -> None:
-    """Replace each translation that forms a validation pair with its original by an empty line.
+    """Empty the line of each translation that, together with its original, is a validation pair.
 
     Later, the preparation of data leaves out pairs in which one line is empty.
     """

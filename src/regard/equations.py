@@ -34,7 +34,7 @@ class Ranking(NamedTuple):
     """The most likely continuations of each sentence's hypotheses, the most likely first."""
 
     parents: Int[Tensor, "sentences count"]
-    """The hypothesis that each continuation extends: its index among the sentence's hypotheses."""
+    """The index, among the sentence's hypotheses, of the one that each continuation extends."""
     tokens: Int[Tensor, "sentences count"]
     """The token that each continuation adds."""
     log_p: Float[Tensor, "sentences count"]
@@ -50,7 +50,7 @@ class Adam(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Adam's moments (§5.3) of all weights, in flat fp32 buffers."""
+    """Adam's moments (§5.3) of some or all weights, in flat fp32 buffers."""
 
     updates: Float[Tensor, ""]
     """The number of updates that were made."""
@@ -59,7 +59,7 @@ class Moments(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """All weights of a model that learns, and their gradient and moments, in flat buffers."""
+    """Some or all weights of a model that learns, their gradient and moments, in flat buffers."""
 
     master: Float[Tensor, " weights"]
     """The weights in fp32."""

@@ -7,7 +7,7 @@
     │   └── Unreadable     a model or checkpoint that cannot be read now, or by this version
     ├── TrainingError      training that cannot begin or continue
     │   ├── InUse          a run that another process trains or prepares data for
-    │   └── Diverged       training in which the loss or a weight is no longer a number
+    │   └── Diverged       training in which the loss or a weight is NaN or infinite
     └── MissingExtra       an optional dependency that is not installed
 
 A message is one sentence: the place (file and line), the problem, the limit, the remedy.
@@ -80,7 +80,7 @@ class InUse(TrainingError):
 
 
 class Diverged(TrainingError):
-    """Training has diverged: the loss, or a weight, is no longer a number."""
+    """Training has diverged: the loss, or a weight, is NaN or infinite."""
 
 
 class MissingExtra(RegardError):

@@ -103,9 +103,9 @@ class TrainingFiles:
         """The default recipe for these files.
 
         For trees, this is the recipe "small-parse". For text, it is the recipe "small" with a row
-        length and a BLEU tokenizer that suit the text. The vocabulary has the size of `tokenizer`
-        or, without `tokenizer`, a size that suits the text. Raises DataError if the text cannot be
-        read, and ModelError if `tokenizer` cannot be opened.
+        length, a maximum length of sentences and a BLEU tokenizer that suit the text. The
+        vocabulary has the size of `tokenizer` or, without `tokenizer`, a size that suits the text.
+        Raises DataError if the text cannot be read, and ModelError if `tokenizer` cannot be opened.
         """
         if self.trees:
             return SMALL_PARSE
@@ -165,7 +165,7 @@ class TrainingFiles:
     ) -> Report:
         """Write prepared data to `out`; raises the errors of `prepare_trees` or `prepare_text`.
 
-        `remark` is called with a message if training pairs are also in the validation files.
+        `remark` is called with a message if many training pairs are also in the validation files.
         """
         if self.trees:
             # `treebank` loads slowly, and text does not need it.
@@ -244,9 +244,9 @@ def prepare_files(
 
     `assignments` change the recipe: strings "section.key=value", as for `Recipe.set`. `tokenizer`
     decides the recipe's section [tokenizer]. Raises RegardError if the files exclude one another,
-    are too few, or do not fit the recipe, or if `assignments` contradict the tokenizer; RecipeError
-    for an unknown recipe or field; and the errors of `TrainingFiles.prepare`, which also gets
-    `progress` and `remark`.
+    are too few, are in `out`, or do not fit the recipe, if `assignments` contradict the tokenizer,
+    or if `workers` are given for trees; RecipeError for an unknown recipe or field; and the errors
+    of `TrainingFiles.prepare`, which also gets `progress` and `remark`.
     """
     files.refuse_unfit()
     named = recipe_named(recipe) if isinstance(recipe, str) else recipe

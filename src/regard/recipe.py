@@ -67,11 +67,11 @@ class SearchRecipe(Section):
     """Exponent of the length penalty: score = log p / ((5 + length) / 6)^alpha."""
     penalty: Literal["gnmt", "length"] = "gnmt"
     """Base of the length penalty. gnmt: (5 + length) / 6, as in the paper's reference. length: the
-    length itself, with </s>, as in transformers and CTranslate2."""
+    length itself, with </s>, as in the libraries transformers and CTranslate2."""
     finish: Literal["candidates", "beam"] = "candidates"
     """Which hypotheses may finish at a step. candidates: any of the 2 x beam candidates that end in
-    </s>. beam: only those among the `beam` best, as in transformers; the search also ends
-    earlier."""
+    </s>. beam: only those among the `beam` best, as in the library transformers; the search also
+    ends earlier."""
     max_extra: Annotated[int, Field(ge=1, le=10_000)] = 50
     """An output may have at most this many pieces more than its source."""
 

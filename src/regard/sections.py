@@ -249,7 +249,7 @@ class TrainingRecipe(Section):
     """How the equations are computed. auto: in the fastest way. plain: by their definitions. whole,
     halves and loops are the ways from which auto chooses on a CPU (`arithmetic.choose`)."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """The number format of training. auto: bf16 if the processor has it, otherwise fp32. There is
+    """The number format of training. auto: bf16 if the CPU or GPU has it, otherwise fp32. There is
     always a copy of the weights in fp32.
 
     int8 is like auto, but linear layers multiply in 8 bits: states by weights in the forward pass,

@@ -49,8 +49,9 @@ In the recipe, --task or --trees sets task.output, and --tokenizer sets the sect
 new run; then --set applies. A recipe marked * then takes from the data the fields that decide how
 data is prepared (`data.pairs.DECIDED`).
 
-If RUN was begun, `Run` refuses a recipe that differs from RUN's own, unless changes are accepted;
-the time, the intervals between saves and the search's settings may differ.
+If RUN was begun, `Run` refuses a recipe that differs from RUN's own, unless changes are accepted.
+The section [search] and the time may differ; if the time differs, so may the intervals between
+saves and between validations.
 
 Refused as well, before anything is written:
 
@@ -100,7 +101,7 @@ from regard.text.opening import open_tokenizer
 
 _Chose = Callable[[Choice], object]
 MINUTES = 60.0
-"""The minutes that a run takes if neither a time nor a recipe is given."""
+"""If no limit of time is given, a recipe that is chosen for the time suits this many minutes."""
 
 
 @dataclass(frozen=True)
@@ -170,11 +171,10 @@ def begin(
 ) -> tuple[Recipe, Path]:
     """Choose recipe and data, and prepare the data if needed; return recipe and data directory.
 
-    `progress` is called while data is prepared. `remark` is called with a sentence if the recipe
-    takes fields from the data, and `chose` if the recipe is chosen for the time of the run. If the
-    run is only planned, `trains` is False, and RUN/from.json, which names a model, is not written.
-    Raises RegardError in the cases that this module's docstring lists, and the errors of
-    `TrainingFiles.prepare`.
+    `progress` is called while data is prepared, and `chose` if a recipe is chosen for the time.
+    `remark` gets a sentence if the recipe takes fields from the data, or if many validation pairs
+    are also trained on. Without `trains`, RUN/from.json, which names a model, is not written.
+    Raises RegardError as this module's docstring says, and the errors of `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose)
     if start.start_from is not None:

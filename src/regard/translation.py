@@ -119,7 +119,7 @@ class Translator(Decoding):
         return self.model.members[0]
 
     def refuse_other_search(self) -> None:
-        """Do nothing: this class supports all search settings; others may raise RecipeError."""
+        """Do nothing: this class can search by any settings; subclasses may raise RecipeError."""
 
     def accept_longer(self) -> None:
         """Accept sentences of up to `MOST_PIECES` pieces from now on.

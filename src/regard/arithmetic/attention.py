@@ -30,13 +30,14 @@ VECTOR = 16
 """The number of keys is padded to a multiple of `VECTOR`: a 512-bit register holds 16 fp32 numbers,
 and the softmax of a row that does not fill registers is slow."""
 SCORES_AT_ONCE = 2**22
-"""Without gradients, at most this many scores are computed together: 16 MiB in fp32."""
+"""Without gradients, at most this many scores (16 MiB in fp32) are computed together; more only if
+`VECTOR` queries of one row have more scores."""
 QUERIES, KEYS = 256, 128
 """Without gradients, a matrix product has at most `QUERIES` queries of a row, and a product of
 attention weights and values sums over at most `KEYS` keys. `arithmetic.exact` relies on both."""
 GROUP = 4
 """Without gradients, in fp32, the number of queries is padded to a multiple of `GROUP`, because
-PyTorch computes the product of a smaller group by another kernel, which may round differently."""
+PyTorch computes a smaller group of queries by another kernel, which may round differently."""
 MASKED = -1e30  # MASKED is finite, because the softmax of a row of -inf would be NaN
 
 
@@ -130,7 +131,7 @@ def attend_without_gradient(
 
     Keys and values may already be padded with zeros to a multiple of `VECTOR`.
     """
-    # Each .to() copies once, to the precision and memory order that the next product reads.
+    # Each .to() copies at most once, to the precision and memory order that the next step reads.
     ready = query.to(key.dtype, memory_format=torch.contiguous_format)
     output = _in_parts(by, ready, key, value, mask, dropout).transpose(1, 2)
     return output.to(query.dtype, memory_format=torch.contiguous_format).transpose(1, 2)

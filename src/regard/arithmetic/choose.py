@@ -4,15 +4,15 @@ In this module, "an arithmetic" means an implementation: an object of the class 
 recipe's `training.arithmetic` selects the arithmetic that computes the losses and gradients:
 
     auto      on a CPU, large batches (see `LARGE`) use "loops" if there are one or two cores, and
-              "halves" if there is a larger even number of cores; everything else uses "whole". A
-              GPU uses `Cuda`; if all batches have one shape, the training step is compiled
+              "halves" if there is a larger even number of cores; other batches use "whole". On a
+              GPU, `Cuda` computes; if all batches have one shape, the training step is compiled
     plain     `Plain`: the definitions, on any device
     whole     `Cpu`: PyTorch's operations, on all cores
     halves    two `Cpu` at the same time, each with half of the rows and half of the cores
-    loops     one `OneCore` on one core, or two at the same time on two cores
+    loops     one `OneCore` on each of one or two cores ("auto" uses `Cpu` if Numba is missing)
 
 On a CPU, all arithmetics except "plain" compute matrix products by `Int8Products` in int8, and by
-`OneDnnProducts` in bf16 if this build of PyTorch has oneDNN.
+`OneDnnProducts` in bf16 if oneDNN can compute in bf16 on this machine.
 
 Validation uses `Plain` if training does, otherwise `Inference` on a CPU and `Cuda` on a GPU.
 For decoding on a CPU, oneDNN packs the weights: it rearranges them for its matrix kernels. In int8,
@@ -92,7 +92,7 @@ class ForTraining(NamedTuple):
     """The arithmetics (implementations of the equations) that a run trains with."""
 
     whole: Arithmetic
-    """The arithmetic that learns from a whole batch, on all cores."""
+    """The arithmetic that computes a whole batch at once; on a CPU, it uses all cores."""
     parts: Callable[[], tuple[Cpu, ...]]
     """Returns one arithmetic for each part of a large batch; each call returns the same objects.
     Several parts are computed at the same time, each with its own generator of dropout masks."""
@@ -210,9 +210,9 @@ def _few_rows_limits(precision: str) -> FewRowsLimits:
 
 
 def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
-    """The sizes (heads, d_k, d_v) of all attention modules, which `ExactInference` tests.
+    """The sizes (heads, d_k, d_v) of all `MultiHeadAttention` modules; `ExactInference` tests them.
 
-    The set is empty if the last bits of some module's results may depend on the batch.
+    The set is empty if there is none, or if the last bits of some results may depend on the batch.
     """
     modules = list(model.modules())
     if any(
@@ -236,9 +236,10 @@ def with_loops(arithmetic: Arithmetic) -> Arithmetic:
 
 
 def for_few_rows(model: Any) -> Any:
-    """A `FewRows` that computes `start` and `step` of this model; None if that is impossible.
+    """A `FewRows` that computes `start` and `step` of this model by compiled loops, or None.
 
-    Loads the compiled loops, which takes 0.3 s, or 15 to 45 s the first time on a machine.
+    The result is None if `model.by` has no `few_rows_limits`, or if loops cannot compute the model.
+    Loading the loops takes 0.3 s, or 15 to 45 s the first time on a machine.
     """
     if model.by.few_rows_limits is None or not _is_usual(model) or not can_use_loops():
         return None

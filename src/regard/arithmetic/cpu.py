@@ -68,7 +68,8 @@ class Cpu(Fused):
     ) -> Tensor:
         """softmax(scores * factor + bias), in fp32, before dropout.
 
-        `dropout` has no effect here. The subclass `Loops` returns fp32 only if `dropout` is not 0.
+        `dropout` has no effect here. In the subclass `Loops`, the result has the precision of
+        `scores` if `dropout` is 0.
         """
         return torch.add(bias, scores, alpha=factor).softmax(-1)
 

@@ -3,7 +3,7 @@
 The logits of a batch are by far its largest tensor. They are computed for a chunk of tokens at a
 time and are turned into their gradient in the forward pass, so they are never kept. With two
 identities, label smoothing costs almost nothing: for a state z, the V embeddings W, the mean
-embedding mean_v W, and the label t,
+embedding mean_v W, and the label t, the loss and its gradient with respect to the logits are
 
     loss     = -log p(t) + epsilon · (z · W[t] - z · mean_v W)
     gradient = softmax - (1 - epsilon) · onehot(t) - epsilon / V.
@@ -110,8 +110,8 @@ def _terms(
 ) -> tuple[Tensor, ...]:
     """The plain loss of a chunk, what smoothing adds and, with two passes, what consistency adds.
 
-    Each term is a sum over tokens. If `by.learning` is True, the logits of each pass are turned
-    into their gradient, in place.
+    Each term is a sum over tokens. If `by.learning` is True or there are two passes, the logits of
+    each pass are turned into their gradient, in place.
     """
     real = t != 0
     if consistency:

@@ -56,9 +56,9 @@ tokens instead, a training step of the base model on an H200 took about 1 ms lon
 less memory."""
 ATTEND, WRITE, ADD_NORM = Kernel("attend"), Kernel("write"), Kernel("add_norm")
 RANKING, SUMMARY = Kernel("ranking"), Kernel("summary")
-"""Kernels of decoding. Where a kernel cannot be used, PyTorch's operations compute the same."""
+"""Kernels of decoding. Where a kernel cannot be used, PyTorch's operations take its place."""
 SOFTMAX_GRADIENT = Kernel("softmax_gradient")
-"""A kernel of the loss. Where it cannot be used, PyTorch's operations compute the same."""
+"""A kernel of the loss. Where it cannot be used, PyTorch's operations take its place."""
 MOST_QUERIES = 16
 """The kernel `ATTEND` computes at most this many queries for each row and head."""
 MOST_WIDTH = 128

@@ -2,7 +2,7 @@
 
 PyTorch draws one random number for each element, which costs more than the matrix products of a
 small model. Here 64 random bits decide four elements, so the probability of dropping an element is
-a multiple of 1/65536. The compiled loops draw their own masks from a seed.
+a multiple of 1/65536. The compiled loop of Add & Norm draws its own mask, from a seed.
 """
 
 import torch

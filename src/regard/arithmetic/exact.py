@@ -2,8 +2,8 @@
 
 The result of a matrix product for one row may have other bits if there are more rows, because the
 kernel may then add in another order. All other operations compute each number or each row by
-itself, and `Int8Linear` adds integers, which is exact in any order. All other matrix products are
-made as follows:
+itself, and `Int8Linear` adds integers, which is exact in any order. The remaining matrix products
+are made as follows:
 
 - A linear layer multiplies its rows in blocks, which have one of a few sizes (`BlockedLinear`).
 - Attention multiplies in fp32, each sentence and head by itself. All sentences are padded to the

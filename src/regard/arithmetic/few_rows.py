@@ -55,7 +55,7 @@ class _Past:
 
 @dataclass(frozen=True)
 class FewState:
-    """The state of decoding by `FewRows`; row sentence * beams + beam is one hypothesis.
+    """The state of decoding by `FewRows`; a hypothesis has the row number sentence * beams + beam.
 
     Keys and values are never moved in `past`; `select` selects rows of `ancestry` and `sources`.
     """

@@ -126,8 +126,8 @@ def overwrite(step: Callable[[Value], Value], value: Value) -> None:
 
     The next step then reads and writes the same memory, as a recording of the step (a CUDA graph)
     requires. Raises ValueError if the step changes the shape or dtype of a tensor, if it changes a
-    number that is not in a tensor, or if tensors to overwrite share memory; in these cases, nothing
-    is overwritten.
+    number that is not in a tensor, or if tensors to overwrite share memory or are not contiguous;
+    in these cases, nothing is overwritten.
     """
     old, new = list(_leaves(value)), list(_leaves(step(value)))
     pairs = [pair for pair in zip(old, new, strict=True) if pair[0] is not pair[1]]

@@ -1,8 +1,9 @@
-"""Linear layers for inference, whose weights are rearranged once for a CPU's matrix kernels.
+"""Linear layers for inference, whose weights are arranged once for the matrix kernels.
 
-In `F.linear`, oneDNN rearranges the weight at every call. The layers of this module have their
-weights rearranged once, when a model is opened. `Int8Linear` also rounds the weight to 8 bits, with
-a scale for each output. VNNI instructions multiply these integers twice as fast as bf16 numbers.
+In `F.linear` on a CPU, oneDNN rearranges the weight at every call. `LaidOut` rearranges the weights
+once, when a model is opened. `Int8Linear` also rounds the weight to 8 bits, with a scale for each
+output. VNNI instructions multiply these integers twice as fast as bf16 numbers. On a GPU, `Joined`
+only joins the weights of layers that have the same input.
 """
 
 from __future__ import annotations

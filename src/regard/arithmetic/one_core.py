@@ -191,7 +191,7 @@ class Loops(Cpu):
 
 
 class OneCore(Loops):
-    """Training by loops."""
+    """Training by loops, in a thread that uses one core."""
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
         """Add & Norm in one pass."""
@@ -224,7 +224,7 @@ class OneCore(Loops):
 
 
 class OneCoreInference(Loops, Inference):
-    """Inference by loops."""
+    """Inference by loops, in a thread that uses one core."""
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
         """Add & Norm in one pass, unless there is dropout."""

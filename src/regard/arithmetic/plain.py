@@ -64,7 +64,7 @@ class Plain(Arithmetic):
         return out
 
     def drop(self, x: Tensor, dropout: float) -> Tensor:
-        """PyTorch's dropout."""
+        """Dropout(x), by torch.nn.functional.dropout."""
         return F.dropout(x, dropout)
 
     def logits(self, x: Tensor, embedding: nn.Embedding, bias: Tensor | None = None) -> Tensor:

@@ -50,7 +50,7 @@ CHECKPOINTS, AVERAGED = 30, 9
 that were saved nearest to the step of the best validation."""
 APART, RAREST = 100, 5
 """Two validations are at least APART steps apart, because a validation takes as long as about ten
-steps. But at least each RAREST-th checkpoint is validated, in a run of few steps, too."""
+steps. They are closer in a run of few steps: at least each RAREST-th checkpoint is validated."""
 VALIDATED = 100
 """Each validation translates this many sentences for a BLEU that is only shown, not used."""
 LEAST_STEPS = 3000
@@ -198,11 +198,11 @@ def for_several_times(corpus: ParallelText, minutes: float, asked: tuple[str, ..
 def _starts(
     corpus: ParallelText, asked: tuple[str, ...]
 ) -> dict[Recipe, tuple[ParallelText, float]]:
-    """The recipes of rule.toml's models, smallest first.
+    """The recipes of rule.toml's models, smallest first, each with a text and a number.
 
-    Each has the text with the model's share of the vocabulary, unless `asked` sets a vocabulary,
-    and the number of tokens per weight that the model needs. If `asked` makes several recipes
-    equal, those of the first one are kept.
+    The text has the model's share of the vocabulary, unless `asked` sets a vocabulary. The number
+    is how many tokens the model needs for each weight. If `asked` makes several recipes equal, the
+    text and the number of the first one are kept.
     """
     is_asked = "tokenizer.vocabulary" in map(assigned_field, asked)
     recipes: dict[Recipe, tuple[ParallelText, float]] = {}

@@ -113,7 +113,10 @@ class ParallelText(NamedTuple):
         return int(min(max(96, -(-2 * longest // 32) * 32), 256))
 
     def suited(self, recipe: Recipe) -> Recipe:
-        """The recipe with the vocabulary, row length and BLEU tokenizer that suit this text."""
+        """The recipe with the vocabulary, row length and BLEU tokenizer that suit this text.
+
+        The maximum length of a sentence becomes the row length.
+        """
         rows = {"row_length": self.row_length(), "max_length": self.row_length()}
         vocabulary = min(max(300, self.vocabulary()), 10**6)
         return recipe.but(**rows, vocabulary=vocabulary, bleu_tokenizer=self.bleu_tokenizer)

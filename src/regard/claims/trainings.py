@@ -1,4 +1,4 @@
-"""A part that trains a model by `regard.train` and measures it on unseen sentences."""
+"""A part of a claim, which trains a model by `regard.train` and measures the model."""
 
 from __future__ import annotations
 
@@ -117,7 +117,8 @@ def measured(run: Path, data: Path, tested: int) -> Measured:
 def _translated(model: Model, tested: int) -> Measured:
     """BLEU of all unseen sentences, of the short ones alone, and of the long ones alone.
 
-    Long sentences are translated whole, not in parts.
+    A sentence is short if it and its reference have at most SHORT_PIECES pieces each, </s>
+    included. Long sentences are translated whole, not in parts.
     """
     unseen = list(islice(examples(_TEST), tested))
     source, target = [one.source for one in unseen], [one.target for one in unseen]

@@ -40,7 +40,7 @@ def parse_recipe() -> "Recipe":
 
 
 def show_trees(out: Path, stdout: "Console") -> Shown:
-    """Parse unseen sentences, and draw two trees."""
+    """Parse unseen sentences, draw two of the trees, and return the scores of all."""
     from regard.measure.validation import compare_trees
     from regard.parsing import load
     from regard.trees.draw import drawn

@@ -40,7 +40,7 @@ def demo_recipe() -> "Recipe":
 
 
 def show_translations(out: Path, stdout: "Console") -> Shown:
-    """Translate unseen sentences, and print ten of them."""
+    """Translate unseen sentences, print ten of them, and return the scores of all."""
     from regard.corpus import pronoun_accuracy
     from regard.score.bleu import bleu
     from regard.translation import load

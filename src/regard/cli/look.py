@@ -297,7 +297,7 @@ def _refuse_unfit(
 
 
 def _refuse_same_file(text: bool, outputs: Sequence[Path | None]) -> None:
-    """Raise RecipeError if two outputs would be one file, or both be on standard output."""
+    """Raise RecipeError if two outputs name one file, or --json - and --text are both given."""
     *_, as_json = outputs
     files = [file for file in outputs if file is not None]
     if text and str(as_json) == "-":

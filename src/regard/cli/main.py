@@ -1,4 +1,4 @@
-"""`regard`: all commands. Only this module turns an error into a sentence and an exit status."""
+"""`regard`: all commands. This module turns an error into a sentence and an exit status."""
 
 import io
 import os

@@ -219,9 +219,9 @@ def _opened(
 
 
 def _server(app: "ASGIApp", timeout: float) -> "Server":
-    """A server that finishes accepted requests when a signal comes, for at most `timeout` seconds.
+    """A server that, after a signal, finishes accepted requests in at most `timeout` + 1 seconds.
 
-    A second Ctrl-C ends the process at once.
+    If Ctrl-C comes after the first signal, the process ends at once.
     """
     import uvicorn
 
@@ -242,10 +242,10 @@ def _server(app: "ASGIApp", timeout: float) -> "Server":
 
 
 def _leaving_at_once(server: "Server") -> Callable[[int, FrameType | None], None]:
-    """A signal handler that ends the process at a second Ctrl-C, else calls the server's handler.
+    """A signal handler that ends the process if Ctrl-C comes after the first signal.
 
-    At a second Ctrl-C, the server's own handler would let the interpreter end while a thread still
-    translates; then the process would abort.
+    For all other signals, it calls the server's handler. For such a Ctrl-C, the server's handler
+    would let the interpreter end while a thread still translates, and the process would abort.
     """
     handle = server.handle_exit
 

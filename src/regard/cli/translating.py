@@ -102,7 +102,7 @@ class SentenceLines:
             self.warned = True
 
     def settings(self, precision: str, exact: bool | None) -> dict[str, Any]:
-        """All settings that the output depends on, except the model and the input."""
+        """All settings that the output depends on, except the model, the input and --longer."""
         return {
             **self.translator.recipe.model_dump(),
             "precision": precision,

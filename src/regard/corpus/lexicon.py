@@ -21,7 +21,7 @@ Frame = Literal[
     "none", "accusative", "dative", "both", "phrase", "motion", "placement", "transport", "clause",
     "product", "result",
 ]  # fmt: skip
-"""The complements that a verb requires.
+"""The complements that a verb requires; `none` means that the verb requires none.
 
 `accusative` and `dative` mean an object in that case, `both` means two objects, and `phrase` an
 object with a preposition. `motion` means a phrase of direction; `placement` and `transport` mean an
@@ -43,7 +43,7 @@ class Verb:
     stative: bool
     """Whether the verb describes a state.
 
-    Sentences with such a verb have no perfect, no passive, no modal verb and no adverb of manner.
+    A predicate with such a verb has no perfect, no passive, no modal verb and no adverb of manner.
     """
     particle: str
     """The English particle, such as "on" in "turn on"."""

@@ -120,7 +120,7 @@ class Noun:
 
     @property
     def is_person(self) -> bool:
-        """Whether the noun names a person, so that its pronouns are never `that` or `it`."""
+        """Whether the kind is male, female or child; `that` and `it` never refer to such a noun."""
         return self.kind in ("male", "female", "child")
 
     def slot(self, plural: bool) -> Slot:

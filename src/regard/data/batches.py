@@ -2,10 +2,10 @@
 contained a set of sentence pairs containing approximately 25000 source tokens and 25000 target
 tokens."
 
-A batch is two matrices of rows x length, one for each side. Row r of the source and row r of the
-target hold the same pairs. A row may hold several sentences, which have different segment numbers.
-There are two layouts. In "grouped", a batch holds pairs of similar length, and batches vary in
-shape. In "packed", every batch has the same shape, and each row is filled with pairs.
+A batch is two matrices of rows x length, the source and the target. Row r of the source and row r
+of the target hold the same pairs. A row may hold several sentences, which have different segment
+numbers. There are two layouts. In "grouped", a batch holds pairs of similar length, and batches
+vary in shape. In "packed", every batch has the same shape, and each row is filled with pairs.
 
 An epoch is a random order of all pairs, cut into windows. Batches are planned one window at a time,
 which limits the memory and the time before the first batch. The plan of a window depends only on

@@ -48,8 +48,8 @@ def grouped(
     source length minus target length; the first row is joined with the last, the second with the
     last but one, and so on. Then this difference is about equal in all joined rows, so that rows of
     similar source length also have similar target lengths. The second time, rows are sorted by
-    source length plus target length. If `join` is False, or if any joined row would exceed the
-    token limits, no rows are joined.
+    source length plus target length. If a joining would make any row exceed the token limits, this
+    joining and the next are left out. If `join` is False, no rows are joined.
 
     Little padding has a disadvantage: pairs of equal lengths stay together. If two pairs share a
     batch in one epoch, the probability that they share one in the next epoch, too, is about one
@@ -87,7 +87,7 @@ def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integ
     `lengths` is [2, rows], the tokens of each row's source and target; `limits` is [2, 1], the most
     source and target tokens of a batch, padding included. Returns three things: the order of the
     rows; an array that says where in this order each batch begins, followed by the number of rows;
-    and the share of padding.
+    and the fraction of all positions that is padding.
     """
     source, target = lengths
     longer, more = np.maximum(source, target), source - target

@@ -71,7 +71,7 @@ class Report:
         return cls(train, valid, *sizes, tokenizer.fingerprint)
 
     def remark(self) -> str:
-        """A sentence about validation pairs that are trained on; "" if they are few: `REMARKED`."""
+        """A sentence about validation pairs that are trained on; "" if few are (see REMARKED)."""
         share = self.train.validated / max(1, self.valid.kept)
         if share < REMARKED:
             return ""
@@ -168,7 +168,7 @@ def _learn(
 
 
 def _share(found: Survey, recipe: Recipe) -> float:
-    """The share of the clean pairs that the tokenizer is learned from."""
+    """The fraction, from 0 to 1, of the clean pairs that the tokenizer is learned from."""
     most = min(LEARNT_PAIRS, found.clean * LEARNT_CHARACTERS // max(1, found.characters))
     if recipe.tokenizer.kind == "bpe":
         most = min(most, found.clean * LEARNT_UNSPACED // max(1, found.unspaced))

@@ -84,7 +84,7 @@ class Places(NamedTuple):
         it, the smallest possible shape is used.
         """
         begins = np.cumsum(lengths, dtype=np.int64) - lengths
-        first = np.searchsorted(rows, rows)  # for each sentence, the index of its row's first
+        first = np.searchsorted(rows, rows)  # the first sentence in the row of each sentence
         offsets = begins - begins[first]
         shape = shape or (int(rows[-1]) + 1, int((offsets + lengths).max()))
         positions = np.arange(lengths.sum()) - np.repeat(begins, lengths)

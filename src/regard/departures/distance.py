@@ -29,7 +29,7 @@ class Distance(NamedTuple):
 def departures_of(recipe: Recipe, facts: Facts = NO_FACTS, row: str | None = None) -> Distance:
     """Judge a recipe, and the known facts of its run, by every departure.
 
-    The recipe is compared with the row that `row` names or, if it is None, with the closest row.
+    The recipe is compared with the row that `row` names or, if `row` is None, with the closest row.
     Raises RecipeError for an unknown row.
     """
     if row is not None and row not in PAPER_RECIPES:

@@ -79,7 +79,7 @@ class EngineTranslator(Translator):
     ) -> list[list[Hypothesis]]:
         """The `n_best` hypotheses of each source, best first.
 
-        `limits` has the most tokens that the output for each source may have, </s> included.
+        `limits` has, for each source, the largest number of output tokens, </s> included.
         """
 
     def _decode(

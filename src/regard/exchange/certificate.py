@@ -73,8 +73,8 @@ class Certificate(BaseModel):
     date: str
     """The day and time of the conversion, in UTC."""
     versions: dict[str, str]
-    """The versions of the packages that ran the two sides. If nothing was compared, only the
-    versions for regard's side are listed."""
+    """The versions of the packages that ran the two sides, and the number format if CTranslate2 ran
+    one. If nothing was compared, only the versions for regard's side are listed."""
     files: dict[str, str]
     """SHA-256 checksums of the files that were read. Each key is the name of a file or, if several
     files have this name, the path of the file."""
@@ -159,11 +159,11 @@ def certify(
     """Run sentences through both sides, and compare the logits and the outputs.
 
     `ours` is regard's model, and `theirs` is the other program's model. Sources are shortened to
-    `longest` tokens, and outputs have at most `longest` tokens. Both decoders read the greedy
-    outputs of `ours` as targets, and the logits at each position are compared. Raises ModelError if
-    a compared logit is NaN or infinite, or if two logits differ by more than `tolerance` times
-    `Certificate.range`. If `tolerance` is None, logits may differ by any finite amount, because
-    some exports have rounded weights.
+    `longest` tokens; outputs have at most `longest` tokens, and at most WRITTEN. Both decoders read
+    the greedy outputs of `ours` as targets, and the logits at each position are compared. Raises
+    ModelError if the two vocabularies differ in size, if a compared logit is NaN or infinite, or if
+    two logits differ by more than `tolerance` times `Certificate.range`. For an export with rounded
+    weights, `tolerance` is None: then logits may differ by any finite amount.
     """
     given = ours.encode(sources)
     encoded = _share(given, theirs.encode(sources))

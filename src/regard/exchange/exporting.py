@@ -1,4 +1,4 @@
-"""Export a model of regard for another program, and check that this program computes the same."""
+"""Export a model of regard for another program, and compare the results of both programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from regard.run.model_directory import EXPORTED, Model, open_model
 EXPORT_FORMATS = ("hf", "ctranslate2", "onnx", "argos")
 """Formats that a model can be exported to."""
 PRECISIONS = ("fp32", "int8", "int8_float32", "bfloat16")
-"""The number formats in which CTranslate2 can store a model."""
+"""The number formats of an export to ctranslate2 or argos; the other exports are in fp32."""
 
 
 def write_export(
@@ -39,6 +39,7 @@ def write_export(
 ) -> Certificate:
     """Write the model in `directory` to `out` for another program; return the certificate.
 
+    `format` is one of EXPORT_FORMATS, and `precision` is the number format, one of PRECISIONS.
     `changes` replace settings of the beam search; an example is "search.alpha=0". `pair` and `text`
     are only for argos: `pair` names the languages, such as "en-de", and `text` names files, on
     whose lines the exported tokenizer is tested. Raises RecipeError for an invalid option,

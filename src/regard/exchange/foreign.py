@@ -50,8 +50,8 @@ def not_run(why: str) -> Callable[[], Side]:
 def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) -> Recipe:
     """A recipe (configuration of regard) with the given fields and sizes.
 
-    `vocabulary` is the number of vocabulary entries; the recipe has at least 300. `longest` is the
-    maximum length of a source in tokens, and is limited to the range from 2 to 2**20. `fields` must
+    `vocabulary` is the number of vocabulary entries; a number below 300 becomes 300. `longest` is
+    the maximum length of a source in tokens, limited to the range from 2 to 2**20. `fields` must
     include `d_model` and `heads`. Raises ModelError, which names the file `where`, if no recipe can
     have these fields.
     """

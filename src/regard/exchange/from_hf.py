@@ -86,9 +86,9 @@ def _generation_keys(directory: Path, config: ForeignConfig) -> ForeignConfig:
     """The settings of the model's search, from generation_config.json and config.json.
 
     Older models have all settings in config.json, so config.json gives the settings that
-    generation_config.json lacks. But if generation_config.json exists and does not have the key
-    `_from_model_config`, the model is a newer one. In this case, config.json gives only the ids of
-    special tokens.
+    generation_config.json lacks. But if generation_config.json has settings, and the value of
+    `_from_model_config` in it is missing or false, the model is a newer one. In this case,
+    config.json gives only the ids of special tokens.
     """
     path = directory / "generation_config.json"
     older = {key: config.get(key) for key in GENERATION_KEYS if key in config}
@@ -171,7 +171,7 @@ def _converted(
     tokenizer: SentencePieceTokenizer,
     sources: int,
 ) -> tuple[dict[str, Tensor], Recipe]:
-    """Return the weights under regard's names, and the recipe with fields that depend on them.
+    """Return the weights under regard's names, and the recipe with the fields that they determine.
 
     `sources` is the number of entries of the source's vocabulary.
     """
@@ -230,7 +230,8 @@ def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[Tensor | None, 
 
     Returns None and no fields if no table is stored. Also returns None and no fields if the stored
     tables hold the sinusoids of §3.5 with all sines before all cosines, because regard computes
-    such sinusoids itself.
+    such sinusoids itself. Raises ModelError if any other tables are not the same for encoder and
+    decoder.
     """
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     d_model = recipe.model.d_model

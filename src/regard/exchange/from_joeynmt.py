@@ -211,10 +211,11 @@ def _recipe(config: ForeignConfig, weights: ForeignWeights, targets: int) -> Rec
 def _scale(stack: ForeignConfig, usual: str, *, pre: bool) -> bool:
     """Check that a stack (encoder or decoder) can be imported.
 
-    Returns whether the stack multiplies its embeddings by sqrt(d_model). `stack` is its
-    configuration. If that has no key `layer_norm`, `usual` is the value of this key. `pre` tells
-    whether the weights have a LayerNorm after the encoder's last layer; if so, the value must be
-    "pre", otherwise "post". Raises ModelError if a setting of the stack cannot be imported.
+    Returns whether the stack multiplies its embeddings by sqrt(d_model). `stack` is the
+    configuration of the stack. `usual` is the value of `layer_norm` if the configuration lacks this
+    key. `pre` tells whether the weights have a LayerNorm after the encoder's last layer; if so,
+    `layer_norm` must be "pre", and if not, "post". Raises ModelError if `layer_norm` or another
+    setting of the stack cannot be imported.
     """
     stack.only("type", "transformer")
     stack.only("alpha", 1.0, 1)

@@ -77,7 +77,7 @@ class ForeignMatrices:
 
     @property
     def output_bias(self) -> Tensor | None:
-        """[entries] The bias before the softmax, in the order of regard's ids; None if it is 0."""
+        """[entries] The bias before softmax, in the order of regard's ids; None if all are 0."""
         order = self.tokenizer.order
         ids = torch.tensor(order.foreign_ids)
         bias = torch.zeros(order.size) if self.bias is None else self.bias.clone()

@@ -53,7 +53,7 @@ class Graphs:
 
 
 def greedy(model: Graphs, source: list[int], most: int) -> list[int]:
-    """The most likely token at each step, until </s> or until there are `most` tokens."""
+    """The most likely token at each step, until </s>, which is left out, or `most` tokens."""
     state, written = model.start(np.array([source], np.int64)), [START]
     while len(written) <= most and written[-1] != END:
         logits, state = model.step(np.array(written[-1:], np.int64), state)

@@ -48,7 +48,7 @@ def checksum_of(path: Path) -> str:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, without entries that are null.
+    """The object in a JSON file, without its null entries; objects inside it keep null entries.
 
     Raises ModelError if the file cannot be read, or does not hold an object.
     """
@@ -62,10 +62,11 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, where: Path) -> dict[str, Any]:
-    """The object that YAML describes, without entries that are null; no code is executed.
+    """The object that YAML describes, without its null entries; no code is executed.
 
-    Raises ModelError for text that does not describe an object, and for YAML with aliases: with
-    aliases, a few lines can describe an object that fills the memory.
+    Objects inside the object keep null entries. Raises ModelError for text that does not describe
+    an object, and for YAML with aliases: with aliases, a few lines can describe an object that
+    fills the memory.
     """
     try:
         import yaml

@@ -33,7 +33,7 @@ _ESCAPES = {
 
 @dataclass(frozen=True)
 class Texts:
-    """The files of a tokenizer.
+    """The files and languages of a tokenizer.
 
     Each field has up to two entries: one entry is used for both source and target; two entries are
     the source's and the target's, in this order.
@@ -46,7 +46,8 @@ class Texts:
     codes: Sequence[Path] = ()
     """Files of merges by subword-nmt; if `codes` and `cutters` are empty, each word is a piece."""
     languages: Sequence[str] = ()
-    """The languages for Moses' tokenizer; without languages, text is divided at spaces."""
+    """The languages for Moses' tokenizer. If `languages` and `cutters` are empty, text is divided
+    at spaces."""
 
     def checksums(self, *others: Path) -> dict[str, str]:
         """SHA-256 of the tokenizer's files and of the files `others`, by file name.
@@ -61,7 +62,10 @@ class Texts:
         }
 
     def refuse_unfit(self) -> None:
-        """Raise RecipeError for more than two files of a kind, or files that cannot be combined."""
+        """Raise RecipeError if a field has more than two entries, or if fields cannot be combined.
+
+        `cutters` cannot be combined with `codes` or `languages`.
+        """
         given = self.vocabularies, self.cutters, self.codes, self.languages
         for option, ones in zip(("vocab", "spm", "codes", "language"), given, strict=True):
             if len(ones) > 2:
@@ -123,9 +127,10 @@ def tokenizer_of(
 
     `names` are the names of special pieces. With `shared`, source and target must have the same
     vocabulary. `given` are vocabularies that were found in the model itself; they replace the files
-    `texts.vocabularies`. With `restricted`, words are divided only into pieces of the vocabulary.
-    Raises ModelError if a file is damaged or does not fit the model, and RecipeError if a file is
-    missing or files cannot be combined.
+    `texts.vocabularies`. With `restricted`, words are divided only into pieces of the vocabulary
+    and single characters. Raises ModelError if a file cannot be read, is damaged or does not fit
+    the model. Raises RecipeError if `texts` names too few files, files that cannot be combined, or
+    a language whose code is not two or three small letters.
     """
     texts.refuse_unfit()
     known = _known(texts, given, shared)

@@ -83,7 +83,7 @@ def refuse_unmarian(recipe: ModelRecipe) -> None:
 def positions_of(model: Model) -> int:
     """The number of positions of the exported model: enough for the longest source and its output.
 
-    A model that was imported keeps its number of positions.
+    If the model has a foreign tokenizer, as most imported models do, this is data.max_length.
     """
     longest = model.recipe.data.max_length
     if isinstance(model.tokenizer, ForeignTokenizer):

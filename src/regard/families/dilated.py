@@ -1,9 +1,9 @@
 """The dilated family of models, modelled on ByteNet (Kalchbrenner et al., 2016).
 
 Layers are residual blocks of dilated convolutions, without attention. The decoder is stacked on the
-encoder: at each position, the decoder reads the previous token and the encoder's output at the same
-position of the source ("dynamic unfolding"). A translation may be longer than its source, so the
-encoder has more outputs than inputs; `unfolded` gives the number of the outputs.
+encoder: at each position, the decoder reads the previous token and the encoder's output at this
+position ("dynamic unfolding"). A translation may be longer than its source, so the encoder has more
+outputs than inputs; `unfolded` gives the number of the outputs.
 
 Three things differ from ByteNet: pieces of words take the place of bytes; the two inputs of the
 decoder are added, since embeddings are as wide as the blocks; and no ReLU follows the last layer,

@@ -28,7 +28,7 @@ def draw_variance(layer: nn.Linear, variance: float) -> None:
 
 
 def draw_embeddings(model: nn.Module) -> None:
-    """Draw all embeddings of a model.
+    """Draw all embeddings of a model, and its output matrix if this matrix is not an embedding.
 
     Token embeddings have a standard deviation of 1 after the multiplication by sqrt(d_model).
     Learned positional encodings have a standard deviation of 1.

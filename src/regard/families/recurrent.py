@@ -77,7 +77,7 @@ class BothDirections(nn.Module):
 
 
 class AdditiveLookup(Computing):
-    """Additive attention over the encoder's output: softmax(w · tanh(q W_q + m W_k)) m.
+    """Additive attention of a query q to the encoder output m: softmax(w · tanh(q W_q + m W_k)) m.
 
     The sum of both products needs only one bias, so the bias of W_k stays 0 and is not trained.
     """

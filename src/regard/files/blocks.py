@@ -53,8 +53,8 @@ class Blocks:
 
         Before the folder is made, every line is read: `measure` is called with the lines of a block
         and the number of its first line, from 0. `measure` returns the number of the block's source
-        tokens, or raises DataError. Raises RegardError if the folder was begun with other settings,
-        or if the output exists although not all blocks are finished.
+        tokens, or raises DataError. Raises RegardError if the folder cannot be made, is damaged or
+        was begun with other settings, or if the output exists although blocks are missing.
         """
         self._remove_leftovers()
         begun = self._read_manifest()
@@ -79,7 +79,7 @@ class Blocks:
     def join_in(self) -> bool:
         """Wait until the process of rank 0 has made the folder; then return True.
 
-        Returns False if the output exists already: then its blocks have been joined.
+        Returns False if there is no folder but the output exists: its blocks have been joined.
         """
         while True:
             if self._read_manifest():
@@ -209,7 +209,7 @@ class Blocks:
         return True
 
     def _remove_leftovers(self) -> None:
-        """Remove the temporary folders of processes that were killed."""
+        """Remove temporary folders, which a killed process leaves if it was making the folder."""
         if self.out.parent.is_dir():
             for path in self.out.parent.iterdir():
                 if path.name.startswith(f".{self.folder.name}.") and path.suffix == ".tmp":

@@ -45,9 +45,10 @@ def read_lines(path: str | Path, read: Callable[[int], object] | None = None) ->
     """The lines of a file, without their line feeds; the last line may lack one.
 
     After each block, `read` is called with the number of bytes of the file, before unpacking, that
-    were read since the last call; for a pipe, `read` is never called. Raises DataError, with file
-    and line, for a missing or unreadable file, a directory, text that is not UTF-8, binary content,
-    an archive that is damaged, truncated or grows too much, and a line over LONGEST_LINE.
+    were read since the last call; for a pipe, `read` is never called. Raises DataError for a
+    missing or unreadable file, a directory, text that is not UTF-8, binary content, an archive that
+    is damaged, truncated or grows too much, and a line over LONGEST_LINE. The error names the file
+    and, if one line is wrong, the line.
     """
     number = 0
     for block in read_blocks(path, read):
@@ -92,7 +93,8 @@ packed twice, because one layer of packing has been removed before."""
 def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
     """The lines of a block from `read_blocks`; the file has `before` lines before the block.
 
-    Raises DataError, with file and line, for binary content and text that is not UTF-8.
+    Raises DataError for binary content and text that is not UTF-8. The error names the file and the
+    line or, for an archive, only the file.
     """
     kinds = [] if before else [kind for kind, first in _ARCHIVES.items() if re.match(first, block)]
     if kinds:

@@ -91,7 +91,7 @@ def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
 
 
 def unseal(directory: Path) -> dict[str, Any]:
-    """Return the manifest after verifying it and every file that it lists.
+    """Return the manifest, without its checksum, after verifying it and every file that it lists.
 
     Raises ModelError, which names the file, if a file is missing or damaged. Raises Unreadable if a
     file may be undamaged but cannot be read now, or if the directory has another version's format.
@@ -126,7 +126,7 @@ def unseal(directory: Path) -> dict[str, Any]:
 
 
 def _model_inside(directory: Path) -> Path | None:
-    """The first model that is one or two folders below a directory."""
+    """The folder of the first model that is one or two levels below a directory, or None."""
     found = (
         path for depth in ("*", "*/*") for path in sorted(directory.glob(f"{depth}/{MANIFEST}"))
     )

@@ -34,7 +34,7 @@ class Interrupt:
         self.patient = patient
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        """Record a signal, or raise KeyboardInterrupt if it is the second one."""
+        """Record a signal or, as `Interrupt` says, raise KeyboardInterrupt for a second one."""
         if self.signum is not None and not self.patient and signum != signal.SIGHUP:
             raise KeyboardInterrupt
         self.signum = signum

@@ -94,7 +94,7 @@ class Processes:
             dist.reduce_scatter_single(part, whole)
 
     def agree_on_memory(self, enough: bool = True, numbers: Sequence[int] = ()) -> list[int]:
-        """Sum each number over all processes; all raise OutOfMemory if `enough` is False in one.
+        """Sum each number over all processes; if one process lacks memory, all raise OutOfMemory.
 
         `enough` is False if this process is out of memory. Such a process may call this method from
         another line of code than the others, and with more or fewer numbers. Therefore zeros are

@@ -35,9 +35,9 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
     fewer of these checkpoints are measured until the loss rises. Another average is tried only if
     its measurement is expected to end within `seconds` of the call. The checkpoint that is in every
     average is also compared alone; its loss is in the journal, from the validation of its step. The
-    losses are written into the journal. If the journal already has losses of averages of this step,
-    those losses are used instead. Raises Interrupted if a signal comes before the losses are
-    written.
+    losses are written into the journal. If the journal already has losses of averages of the run's
+    last step, nothing is measured, and these losses are used. If some of the checkpoints are gone,
+    the model stays as it is. Raises Interrupted if a signal comes before the losses are written.
     """
     manifest = read_manifest(run.directory.path)
     step, most = manifest["step"], len(manifest["averaged"])

@@ -40,7 +40,7 @@ class Memory(NamedTuple):
     """Bytes that a process keeps from step to step, in `FlatAdam` or `ShardedAdam`."""
 
     weights: int
-    """Bytes of the rounded weights that the model computes with; 0 in fp32 or with shards."""
+    """Bytes of the rounded weights that the model computes with; 0 in fp32 or if `shards` > 1."""
     master: int
     """Bytes of the weights in fp32."""
     gradient: int

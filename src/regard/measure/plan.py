@@ -103,7 +103,7 @@ def plan(
 
     With several processes, each must call this function; with `shard`, the processes divide weights
     and moments among themselves. The trial first divides each process's share of a batch into
-    `micro_batches` parts, by default one. `tell` is called with a message for each trial. Raises
+    `micro_batches` parts, by default one. `tell` is called with messages about the trial. Raises
     the errors of `train` if the recipe or the data cannot be used, and TrainingError if not even
     one row fits the memory.
     """

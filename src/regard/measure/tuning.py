@@ -210,7 +210,7 @@ def _keep_earlier(run: Run, ended: Sequence[Record]) -> None:
     """Keep the result of the last tuning, unless the recipe's beam and alpha were never tried.
 
     A tuning always tries the recipe's own beam and alpha. So values that were never tried were
-    set after the last tuning, and these values stay. `ended` are the records of all tunings.
+    set after the last tuning, and these values stay. `ended` are the records that `_ended` returns.
     """
     given = run.setup.recipe.search
     tried = [[Tried(**one) for one in r["tried"]] for r in ended if r["event"] == "tuned"]

@@ -20,8 +20,8 @@ from regard.machine.devices import keep_freed_memory
 from regard.reproduce.layers import LAYERS
 
 REPEATED, TIMED_FOR = 3, 1.0
-"""A pass is repeated at least REPEATED times, and until TIMED_FOR seconds have gone by. The
-shortest time counts, because other work of the machine delayed the shortest pass least."""
+"""A pass is repeated at least REPEATED times, and for at least TIMED_FOR seconds of processor time.
+The shortest time counts, because other work of the machine delayed the shortest pass least."""
 
 
 def operations(layer: str, sizes: Sizes) -> int:

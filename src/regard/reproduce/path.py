@@ -38,7 +38,7 @@ def _one_more(layer: str, sizes: Sizes, count: int, x: Tensor, states: Tensor) -
         _positive(recurrent)
         return OneStep(recurrent)(x, states if count > 1 else torch.zeros_like(states))
     if layer == "dilated":
-        # Dilations 1, k, k^2, ...: the k positions that a layer reads have seen k adjacent ranges.
+        # With dilations 1, k, k^2, ..., the k states that a layer reads depend on adjacent ranges.
         return _positive(Convolutional(sizes.d, sizes.k, sizes.k ** (count - 1)))(states)
     return _positive(LAYERS[layer](sizes))(states)
 
@@ -67,7 +67,8 @@ def expected_path(layer: str, sizes: Sizes) -> int:
 def longest_chain(layer: str, sizes: Sizes) -> int:
     """The length of a layer's longest chain of operations, each of which needs the one before.
 
-    The operations that PyTorch records for the gradient are counted, whatever their size.
+    The operations that PyTorch records for the gradient are counted, whatever their size. Two
+    more operations count: reading the input, and the sum of the output.
     """
     x = torch.zeros(1, sizes.n, sizes.d, requires_grad=True)
     last = LAYERS[layer](sizes)(x).sum().grad_fn

@@ -21,8 +21,9 @@ def refuse_another_scale(study: Study) -> None:
 def prepare_text_once(study: Study) -> None:
     """Prepare the text of the scale once, in `study.out`.
 
-    Raises DataError if the directory was begun at another scale, if its data cannot be read, or if
-    no study was begun in it, but its folders corpus, data or trees have files.
+    Raises DataError if the directory was begun at another scale, if the text is missing, if the
+    prepared data cannot be read, or if no study was begun in the directory, but its folders corpus,
+    data or trees have files.
     """
     with locked(study.out / ".prepare.lock"):
         _refuse_foreign(study)

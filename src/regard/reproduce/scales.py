@@ -52,7 +52,7 @@ class Scale(Protocol):
         """
 
     def prepare(self, out: Path) -> None:
-        """Prepare the data in `out`; the caller must keep other processes from doing the same."""
+        """Prepare the data in `out`; only one process may call this for `out` at the same time."""
 
     def base(self, out: Path) -> Recipe:
         """The recipe that takes the place of the paper's base model.
@@ -144,6 +144,6 @@ class Mini:
         return self.recipe
 
     def unseen(self, out: Path) -> TestSet:
-        """Pairs of the built-in corpus, from a seed that no training uses."""
+        """Unseen sentences of the built-in corpus, and their translations."""
         found = list(islice(examples(_TEST), self.tested))
         return [one.source for one in found], [one.target for one in found]

@@ -57,7 +57,7 @@ class Effect:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The lower and the upper 95 % bound of the mean difference; infinite for one seed."""
+        """The one-sided 95 % bounds of the mean difference, lower first; infinite for one seed."""
         return bounds(self.values, self.others)
 
 

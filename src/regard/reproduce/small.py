@@ -75,7 +75,7 @@ class Small:
         )
 
     def unseen(self, out: Path) -> TestSet:
-        """The Flickr test set of 2016, which belongs to Multi30k."""
+        """The English sentences of Multi30k's Flickr test set of 2016, and their translations."""
         source, target = (
             list(read_lines(self._folder() / f"test_2016_flickr.{language}"))
             for language in ("en", self.language)

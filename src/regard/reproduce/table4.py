@@ -29,7 +29,7 @@ from regard.reproduce.tables import NONE, Experiment, GrowingTable, Study, cell
 from regard.trees.penn import with_tags_of, without_blanks
 
 TEACHING_SEED = 1
-"""The parser with this seed writes the silver trees for all parsers that learn from them."""
+"""The seed of each teacher, a parser that writes the silver trees for other parsers."""
 
 
 def _tasks(study: Study) -> list[Task]:
@@ -48,9 +48,9 @@ def _tasks(study: Study) -> list[Task]:
 def train_parser(scale: Scale, out: Path, name: str, seed: int) -> Measured | None:
     """Train a parser, and score its trees of the test sentences by EVALB; return the figures.
 
-    The parser is given the words of the gold trees. A parser that learns from silver trees needs
-    its teacher, the parser that writes these trees. If the teacher is not trained yet, the result
-    is None. If the teacher diverged, this parser counts as diverged, too.
+    The parser is given the words of the gold trees. Its row may name a teacher, the parser that
+    writes its silver trees. If the teacher is not trained yet, the result is None. If the teacher
+    diverged, this parser counts as diverged, too.
     """
     row = parser_rows(scale, out)[name]
     if row.teacher:

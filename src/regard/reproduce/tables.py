@@ -79,9 +79,10 @@ def write_tables(
     """Write the tables as they are now into `study.out`, and return them.
 
     All rows of a table are written, even if `study.rows` names only some of them. The seeds that
-    the file of a table has already stay in the table. A table of `every` is written and returned,
-    too, if `study.out` has its file from an earlier call. Processes that share a study take turns,
-    so that a table never loses a row, and the page never loses a table.
+    the file of a table has already stay in the table, if a task is finished with them. A table of
+    `every` is written and returned, too, if `study.out` has its file from an earlier call.
+    Processes that share a study take turns, so that a table never loses a row, and the page never
+    loses a table.
     """
     with locked(study.out / ".tables.lock"):
         tables = []

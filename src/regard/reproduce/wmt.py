@@ -99,7 +99,7 @@ class Wmt:
         return BASE.but(validate_sentences=3000, validate_every=10_000)
 
     def unseen(self, out: Path) -> TestSet:
-        """The sentences of newstest2014."""
+        """The English sentences of newstest2014, and their German translations."""
         sides = ((out / "corpus" / f"test.{x}").read_text("utf-8") for x in ("en", "de"))
         source, target = (text.split("\n")[:-1] for text in sides)
         return source, target

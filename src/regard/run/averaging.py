@@ -58,9 +58,9 @@ def average_run(
     are averaged: the newest ones or, with `best`, the ones nearest to the step of the best
     validation. Extra checkpoints, which serve only to continue from, are taken only if there are
     too few other checkpoints. `warn` is called for damaged checkpoints. Raises ModelError if
-    `directory` is not a run, if a checkpoint of `steps` is missing, if there are fewer than `last`
-    checkpoints or, with `best`, if no validation has been recorded. Raises RegardError if `out`
-    exists.
+    `directory` has no recipe.toml, if a checkpoint of `steps` is missing, if there are fewer than
+    `last` checkpoints or, with `best`, if no validation has been recorded. Raises RegardError if
+    `out` exists, and the errors of `begun`.
     """
     recipe = begun(directory)
     if recipe is None:

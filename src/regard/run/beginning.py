@@ -106,10 +106,11 @@ def refuse_less_time(
 
 
 def refuse_adam_after_muon(directory: Path, learned_by: str, recipe: Recipe) -> None:
-    """Raise RecipeError if `recipe` has Adam, and the run was `learned_by` Muon.
+    """Raise RecipeError if `recipe` has the optimizer Adam, but the run has learned by Muon.
 
     Adam divides by a mean of squared gradients. Muon leaves this mean at 0 for the matrices that it
     trains, so Adam's first update would destroy these matrices. Muon can continue a run of Adam.
+    `learned_by` is the name of the run's optimizer so far: "adam" or "muon".
     """
     if (learned_by, recipe.training.optimizer) == ("muon", "adam"):
         raise RecipeError(

@@ -37,7 +37,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def processes(self) -> int:
-        """How many processes trained together: the checkpoint has the random state of each."""
+        """How many processes trained together, by the random states saved here; 0 at step 0."""
         names = read_tensors(self.path / "optimizer.safetensors")
         return sum(name.startswith("random.cpu") for name in names)
 
@@ -188,9 +188,9 @@ def to_average(
 ) -> list[Checkpoint]:
     """The `count` undamaged checkpoints nearest to a step; the newest ones if `step` is 0.
 
-    Extra checkpoints, which serve only to continue from, are taken only if there are too few other
-    checkpoints.
-    Raises ModelError in the same cases as `newest`.
+    The nearest or newest one comes first. Extra checkpoints, which serve only to continue from, are
+    taken only if there are too few other checkpoints, and come last. Raises ModelError in the same
+    cases as `newest`.
     """
     found = paths(directory)
     order = _by_distance(found, step) if step else found[::-1]

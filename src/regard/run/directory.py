@@ -118,7 +118,7 @@ class RunDirectory:
         self.journal.write("save", step=about["step"])
 
     def finish(self, setup: Setup, state: TrainingState) -> dict[str, Tensor]:
-        """Average checkpoints into the final model (§6.1); return its weights.
+        """Write the final model (the mean of checkpoints, §6.1) and result.json; return the mean.
 
         If training.best is "last", the newest checkpoints are averaged; otherwise, the nearest ones
         to the best validation. If the directory already has the model of this step, and some of the

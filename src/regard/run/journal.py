@@ -27,7 +27,7 @@ class Journal:
     def write(self, event: str, **fields: Any) -> None:
         """Append one record; raises RegardError if it cannot be written.
 
-        Infinity and NaN become null in the file, because JSON has no such numbers.
+        A field that is infinite or NaN becomes null in the file, because JSON has no such numbers.
         """
         record: Record = {"event": event, "time": round(time.time(), 3), **fields}
         clean = {k: None if _is_not_finite(v) else v for k, v in record.items()}

@@ -120,7 +120,7 @@ class Run:
         self.clock.saved(extra=extra)
 
     def leave_if_asked(self) -> None:
-        """Raise Interrupted if a signal has come; the newest step must have been saved."""
+        """Raise Interrupted if a signal has come; the caller must have saved the newest step."""
         if (signum := self.clock.interrupt.signum) is not None:
             raise Interrupted(signum, self._state.step)
 

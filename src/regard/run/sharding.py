@@ -106,7 +106,7 @@ class ShardedAdam:
         self._restored = {}
 
     def compute(self, loss: BatchLoss, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-        """Compute the loss of a batch; the weights of each layer are gathered when needed."""
+        """Return what `loss` returns for a batch; each layer's weights are gathered when needed."""
         result: tuple[Tensor, Tensor] = self._root(loss, batch, smoothing)
         return result
 

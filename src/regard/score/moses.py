@@ -109,7 +109,7 @@ _WORD_AND_STOP = regex.compile(r"^(.*[^.])\.$")
 
 @cache
 def _separating(language: str) -> _Rules:
-    """Rules that put blanks around every character except letters, digits, and . , - ' and `.
+    """Rules that put blanks around every character except letters, digits, blanks and . , - ' `.
 
     Further rules put blanks around some of these exceptions, too. `tokenise` then replaces
     several blanks in a row by one.

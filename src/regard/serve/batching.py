@@ -60,8 +60,9 @@ class Batcher(Generic[_Item, _Result]):
         self._most, self._budget, self._wait = most, budget, wait
         self._rest, self._idle = rest, idle
         self._queue: dict[int, dict[int, _Waiting[_Item, _Result]]] = {}
-        """For each request that waits, in the order of their turns, its sentences that wait, oldest
-        first. The key of a sentence is its place in the request."""
+        """The waiting sentences of each waiting request. The key of a request is its number, and
+        requests are in the order of their turns. The key of a sentence is its place in the
+        request."""
         self._requests = itertools.count()
         self._changed = threading.Condition()
         self._closed = False

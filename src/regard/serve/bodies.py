@@ -24,8 +24,8 @@ _DAMAGED = "Invalid request: the form is damaged or not UTF-8"
 async def read_fields(request: Request) -> dict[str, Any]:
     """The fields of the body if it is JSON, otherwise the fields of the form and the query string.
 
-    If a field occurs twice in a form or a query string, its first value counts.
-    Raises HTTPException 400 for a malformed body.
+    If a field occurs twice in a form or a query string, its first value counts. A field of the form
+    replaces a field of the query string. Raises HTTPException 400 for a malformed body.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):

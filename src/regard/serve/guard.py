@@ -18,7 +18,8 @@ log = logging.getLogger("regard.serve")
 
 MOST_DISCARDED = 32 * 2**20
 """If a body is too large, it is still read up to this many bytes before it is refused: many clients
-read an answer only after they have sent the whole body."""
+read an answer only after they have sent the whole body. A body is refused unread if the request
+announces more bytes than this."""
 TRANSLATING = frozenset(["/translate", "/v1/translate", "/v1/look"])
 """Paths of the requests that put sentences into a queue."""
 HEADERS = {
@@ -45,8 +46,9 @@ class Disconnected(Exception):
 class Guard:
     """An ASGI application that wraps `app`.
 
-    The whole body of a request is read before `app` is called; a compressed body is refused. If
-    `app` raises an exception that is not in STOPPING, the exception is logged and not raised.
+    The whole body of a request is read before `app` is called; a compressed body is refused.
+    Exceptions that `app` raises are logged as errors and not raised again. But exceptions in
+    STOPPING are raised again, and Disconnected and HTTPException are not logged as errors.
     """
 
     def __init__(self, app: ASGIApp, service: Service):
@@ -90,7 +92,7 @@ class Guard:
         await self._app(scope, replay, answer)
 
     async def _accepted(self, scope: Scope, receive: Receive) -> bytes:
-        """Read and return the body of a request; raises HTTPException if the guard refuses it."""
+        """Read and return a request's body; raises HTTPException if the request is refused."""
         limit, headers = self._limits.body, dict(scope["headers"])
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > max(limit, MOST_DISCARDED):

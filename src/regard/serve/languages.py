@@ -90,7 +90,7 @@ class Guess(BaseModel):
 
 
 _LABELS = {"nb": "no", "fil": "tl", "iw": "he", "in": "id", "cmn": "zh"}
-"""For each language code that py3langid does not use, its own code of the same language."""
+"""For each language code that py3langid does not use, the code that py3langid uses instead."""
 
 
 @cache

@@ -232,7 +232,7 @@ def _text(fields: dict[str, Any], key: str, default: str | None = None) -> str:
 def _texts(fields: dict[str, Any]) -> tuple[list[str], bool]:
     """The texts of q, and whether q is a list.
 
-    Raises HTTPException if q is empty, or is neither a text nor a list of texts.
+    Raises HTTPException if q is missing or empty, or is neither a text nor a list of texts.
     """
     q = fields.get("q")
     if not isinstance(q, list):

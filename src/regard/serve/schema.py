@@ -14,7 +14,7 @@ from regard.view.look import Look
 
 MOST_WEIGHTS = 200_000
 """An answer with more attention weights than this is refused. With 6 layers and 8 heads, a sentence
-of 37 words and its translation of 37 words have about this many, which take 2 MB as JSON."""
+of 36 words and its translation of 36 words have almost this many, which take 2 MB as JSON."""
 
 
 def _encoded(text: str) -> str:

@@ -24,7 +24,7 @@ RETRY_AFTER = (1, 4)
 """A refused client is asked to try again after a random delay in this range, in seconds."""
 READ_INLINE = 2000
 """Plain text of at most this many characters is split into sentences, and their sub-words are
-counted, in the event loop's thread. Longer text is read in another thread."""
+counted, in the event loop's thread. Longer text, and all HTML, is read in another thread."""
 
 
 @dataclass(frozen=True)

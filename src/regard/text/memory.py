@@ -11,7 +11,7 @@ _MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64
 class WordIds(dict[str, bytes]):
     """A table from words to their ids; a word that is not in the table is encoded.
 
-    The ids of a word include the space before it. A corpus repeats its words, so looking words up
+    A word is encoded with a space before it. A corpus repeats its words, so looking words up
     is five times faster than encoding lines. Ids are stored as bytes, four for each id (uint32).
     Bytes are small, fast to join and not tracked by the garbage collector.
     """

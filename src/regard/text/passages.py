@@ -16,8 +16,8 @@ from regard.text.scripts import HANGUL, are_korean, meet_without_blank
 _CODE = re.compile(r"\S{1,30}")
 """The form of a code that tells a model the target language: short and without blanks."""
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
-"""Marks that may precede the first sentence of a line: blanks, bullets, numbers, and > of quoted
-text."""
+"""Marks that may precede the first sentence of a line: blanks, bullets, numbers such as 1., letters
+such as a), and > of quoted text."""
 _GOES_ON = re.compile(
     f"[\"'”’»」』》〉]({HANGUL.pattern}| +(라고|하고(?! *[싶있])|라며|라면서|라는)"
     "|[ \u3000]*(って|などと|と([、。\u4e00-\u9fff\u30a1-\u30fa]"
@@ -51,11 +51,11 @@ class Passage:
         return html.escape(line, quote=False) if self.is_html else line
 
     def before(self, number: int, previous: str, translation: str) -> str:
-        """The text before `translation`, the translation of sentence `number`.
+        """The text to write before `translation`, the translation of sentence `number`.
 
-        `previous` is the translation of the sentence before. Chinese, Japanese, and some Korean
-        sentences have no blank between them. If they are translated into a language that writes
-        blanks between sentences, the text is a blank.
+        This is kept[number], with one exception. `previous` is the translation of the sentence
+        before. Chinese, Japanese, and some Korean sentences have no blank between them. If they are
+        translated into a language that writes blanks between sentences, the text is a blank.
         """
         kept = self.kept[number]
         if number == 0 or kept or not previous or not translation:
@@ -93,7 +93,7 @@ def read_passage(
 
 
 def readable(markup: str) -> str:
-    """The text between the tags of HTML, on one line; `markup` itself if there is no such text."""
+    """The text of HTML that is to be translated, on one line; `markup` itself if there is none."""
     texts = (read_references(part) for part, is_text in stretches(markup) if is_text)
     return " ".join(" ".join(filter(_has_letters, texts)).split()) or markup
 
@@ -157,7 +157,7 @@ def _segments(line: str, language: str) -> Iterator[str]:
     """Cut a line at the ends of sentences, and cut sentences that are too long.
 
     A very long line is read in parts. The last sentence of a part may go on in the next part, so
-    this sentence is read again with the next part, unless it is longer than half of its own part.
+    this sentence is read again with the next part, unless it is more than half of the part.
     """
     while line:
         cut = len(line)

@@ -46,8 +46,8 @@ CONTINUED = "…"
 """First character of a word piece that continues a word. BYTE_ALPHABET lacks this character, so it
 never stands for a byte of text."""
 SYMBOL = "△"
-"""A symbol is, for example, a bracket of a tree. This character, then the symbol's name, is its
-entry in the vocabulary. BYTE_ALPHABET lacks this character, so no text is encoded as a symbol."""
+"""First character of the vocabulary entry of a symbol, such as a bracket of a tree; the symbol's
+name follows. BYTE_ALPHABET lacks this character, so no text is encoded as a symbol."""
 _BLANKS = re.compile("  +")
 LONGEST_LEARNT = 10_000
 """Nothing is learned from a line of more characters than this: such a line is not a sentence."""
@@ -84,12 +84,12 @@ class Tokenizer:
     ) -> Tokenizer:
         """Learn a tokenizer with at most `vocabulary` entries.
 
-        The tokenizer has fewer entries if no pair of neighbouring pieces is left that occurs twice.
-        A tokenizer of word pieces also has fewer entries if no pair is left that would make the
-        text more likely. The last entries are `symbols`; no text is encoded as a symbol. Lines of
-        more than LONGEST_LEARNT characters are ignored. Equal lines in equal order give an equal
-        tokenizer. Raises RecipeError for a `vocabulary` that cannot hold the bytes and symbols,
-        DataError for a lone surrogate in the text.
+        The tokenizer has fewer entries if no pair of neighbouring pieces is left that occurs at
+        least twice. A tokenizer of word pieces also has fewer entries if no pair is left that would
+        make the text more likely. The last entries are `symbols`; no text is encoded as a symbol.
+        Lines of more than LONGEST_LEARNT characters are ignored. Equal lines in equal order give an
+        equal tokenizer. Raises RecipeError for a `vocabulary` that cannot hold the bytes and
+        symbols, DataError for a lone surrogate in the text.
         """
         # A byte is one entry of BPE. It is two word pieces: one begins a word, one continues it.
         forms = 1 if kind == "bpe" else 2

@@ -14,7 +14,8 @@ pieces are neighbours no more often than by chance.
 A pair (a, b) that occurs n times raises L by about n log(n N / (c(a) c(b))). Some descriptions
 leave out the first n and the logarithm, and rank by n / (c(a) c(b)). That is the gain of *one*
 occurrence: rare pairs are joined first, and a least count n must be chosen by hand. This module
-computes the gain of the whole text, without an approximation; this gain needs no such choice.
+computes the gain of the whole text, without an approximation, so that rare pairs are not joined
+first; only pairs that occur once are left out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +56,7 @@ class Counts(NamedTuple):
     joined: NDArray[np.int64]
     """For each pair, how often the text already has the piece that the pair would become."""
     same: NDArray[np.bool_]
-    """Whether left and right are the same piece."""
+    """For each pair, whether its left and right piece are the same piece."""
     total: np.int64
     """The number of pieces in the text."""
 

@@ -1,6 +1,6 @@
 """Attention visualizations: the weights of every head for one sentence, and pictures of them.
 
-In this list, each module uses only modules that stand to its left:
+Each of these modules may use the listed modules to its left, and no other listed module:
 
     pieces, recording, account -> look -> page, figures, heat
     drawing -> figures, architecture -> multihead

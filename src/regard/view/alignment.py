@@ -26,8 +26,8 @@ def aligned(
     The weights are the mean over all heads and layers of encoder-decoder attention. </s> is left
     out, because words without a counterpart often attend to </s>. The model reads one blank between
     two words, because further blanks would count as words. Returns no pairs if a text is blank, the
-    sentence has more than `longest` pieces, the translation is too long for the model, the
-    model has no encoder-decoder attention, or it is not known which pieces belong to which word.
+    sentence has more than `longest` pieces (</s> included), the translation is too long for the
+    model, the model has no encoder-decoder attention, or it is unknown which pieces form a word.
     """
     before, after = (re.sub("[ \t]+", " ", t).strip(" ") for t in (sentence, translation))
     [read], [made] = tokenizer.encode([before]), tokenizer.encode([after], "target")

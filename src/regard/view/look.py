@@ -74,7 +74,7 @@ class Look:
         return {"encoder": self.source, "decoder": self.read, "cross": self.written}[kind]
 
     def keys(self, kind: AttentionKind) -> tuple[str, ...]:
-        """Labels of the keys."""
+        """Labels of the keys: `read` in the decoder's self-attention, else `source`."""
         return self.read if kind == "decoder" else self.source
 
     def as_json(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ FIGURE_2 = (940.0, 560.0)
 _ONE, _ALL = 200.0, 640.0
 """The x of the middle of the left half, and of the right half."""
 _SHADOW = 6.0
-"""In a pile of boxes, the distance between a box and the next one, in points."""
+"""In a pile, each box is this many points above, and to the right of, the box in front of it."""
 VIOLET = "#dfd5ee"
 
 
@@ -146,14 +146,14 @@ def _all_heads(drawing: Drawing, attention: MultiHeadAttention) -> None:
 
 
 def _lift(heads: int) -> float:
-    """How much higher a pile is than its first box, in points."""
+    """How much higher a pile is than the box at its front, in points."""
     return _SHADOW * (min(heads, 3) - 1)
 
 
 def _pile(
     drawing: Drawing, box: Box, colour: str, title: str, lines: tuple[str, ...], heads: int
 ) -> Box:
-    """Draw a pile of boxes, one for each head but at most three."""
+    """Draw a pile of boxes, one for each head but at most three; return the box at its front."""
     for sheet in range(min(heads, 3) - 1, 0, -1):
         by = sheet * _SHADOW
         drawing.box(Box(box.x + by, box.y + by, box.width, box.height), colour)

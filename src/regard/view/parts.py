@@ -165,7 +165,7 @@ def _positions(embedding: Embedding, name: str) -> Label:
 
 
 def part_counts(model: Transformer) -> list[tuple[str, int]]:
-    """Each part of the model, by name, with its number of parameters; the whole model is last."""
+    """The name of each part that has parameters, and their number; the whole model is last."""
     children = model.named_children()
     parts = {name: sum(p.numel() for p in its.parameters()) for name, its in children}
     if model.output_bias is not None:

@@ -20,7 +20,10 @@ Words = list[list[int]]
 
 
 def words(pieces: Sequence[str]) -> Words:
-    """Group pieces into words at spaces; <s>, </s> and outer punctuation are words of their own."""
+    """Group pieces into words at spaces.
+
+    <s>, </s> and each piece of punctuation at either end of a word are words of their own.
+    """
     return [part for word in between_spaces(pieces) for part in _without_punctuation(word, pieces)]
 
 
@@ -39,8 +42,8 @@ def pieces_of_words(pieces: Sequence[str], text: str) -> Words | None:
 
     Some tokenizers join words or divide them, so each piece is assigned to a word by its letters.
     If the pieces have other letters than the text, for example because a word is unknown, they are
-    grouped at their own spaces. Returns None if this does not give as many groups as words, or if
-    a word has no piece.
+    grouped at their own spaces. Returns None if the numbers of groups and words differ, or if a
+    word has no piece.
     """
     given = [_letters(word) for word in text.split(" ")]
     found, ends, begin = [list[int]() for _ in given], list(accumulate(map(len, given))), 0

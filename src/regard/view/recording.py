@@ -87,7 +87,10 @@ class _Recorder:
         return output
 
     def weigh(self, scores: Tensor, values: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
-        """The sum of the values, weighted by the softmax of the scores."""
+        """Return the sum of the values, weighted by the softmax of the scores; store the weights.
+
+        `by` computes only weighted sums. For the rows of a unit matrix, the sums are the weights.
+        """
         each = torch.eye(values.shape[2], dtype=values.dtype, device=values.device)
         weights = self._by.weigh(scores, each.expand(*values.shape[:2], -1, -1), mask, dropout)
         self._weights[self._layer] = weights.detach()

@@ -17,7 +17,7 @@ among the best continuations found so far.
 
 @within
 def _log_sum_exp(row: Numbers, highest: f32) -> f32:
-    """log(sum(exp(row))), but 0 if all numbers are -inf; NaN if any number is NaN."""
+    """log(sum(exp(row))), but 0 if all numbers are -inf; NaN if any number is NaN or +inf."""
     powers = f32(0)
     if highest == -np.inf:  # each number is -inf, or NaN with the sign bit set
         for j in range(len(row)):

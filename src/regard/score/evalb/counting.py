@@ -71,7 +71,7 @@ def count(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters)
 
 
 def _kept(sentence: EvalbSentence, parameters: EvalbParameters) -> list[Bracket]:
-    """The brackets that contain a word and whose label is not deleted."""
+    """The brackets whose label is not deleted and that hold a word or are never closed."""
     deleted = parameters.deleted_brackets
     return [
         (cut, start, end)
@@ -87,7 +87,10 @@ def _cut(label: bytes) -> bytes:
 
 
 def _matched(gold: list[Bracket], test: list[Bracket], parameters: EvalbParameters) -> int:
-    """Count matches: a gold bracket takes the first free test bracket of equal span and label."""
+    """Count matches: a gold bracket takes the first free test bracket of equal span and label.
+
+    If `parameters.labelled` is False, the labels may differ.
+    """
     free = defaultdict(list)
     for label, *span in test:
         free[tuple(span)].append(label)

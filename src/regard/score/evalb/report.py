@@ -19,7 +19,7 @@ class Status(IntEnum):
 
     VALID = 0
     ERROR = 1
-    """The sentence's brackets are unbalanced, or its words differ from the treebank's."""
+    """EVALB has a message: some brackets are malformed, or the words differ from the treebank's."""
     SKIPPED = 2
     """The test sentence has no words."""
 

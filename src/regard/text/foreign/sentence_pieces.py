@@ -225,7 +225,7 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
 
 
 def _model(file: Original, allowed: Container[str] | None = None) -> SentencePieceProcessor:
-    """The model in a file; with `allowed`, it cuts text only into these pieces and characters."""
+    """The model in a file; with `allowed`, only these pieces and single characters are used."""
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError:
