@@ -76,7 +76,7 @@ class MultiHeadAttention(Computing):
         return self.attend(self.queries(x), *self.keys_values(memory), mask)
 
     def project(self, x: Float[Tensor, "rows length d_model"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Q W^Q, K W^K and V W^V for each head of self-attention, by one matrix product."""
+        """Q W^Q, K W^K and V W^V for each head of self-attention, by one call of `linear`."""
         y = self.by.linear(x, self.W_q, self.W_k, self.W_v)
         query, keys, values = self._by_head(y, self.d_k, self.d_k, self.d_v)
         return query, keys, values
@@ -88,7 +88,7 @@ class MultiHeadAttention(Computing):
         return self._by_head(self.by.linear(x, self.W_q), self.d_k)[0]
 
     def keys_values(self, memory: Float[Tensor, "rows keys d_model"]) -> tuple[Tensor, Tensor]:
-        """The keys K W^K and the values V W^V of each head, by one matrix product."""
+        """The keys K W^K and the values V W^V of each head, by one call of `linear`."""
         y = self.by.linear(memory, self.W_k, self.W_v)
         keys, values = self._by_head(y, self.d_k, self.d_v)
         return keys, values

@@ -66,7 +66,7 @@ class Learned(NamedTuple):
     weights: Float[Tensor, " weights"]
     """The weights that the model computes with: `master` itself, or a rounded copy."""
     gradient: Float[Tensor, " weights"]
-    """The summed gradient, in fp32 or in the precision of `weights`."""
+    """The gradient, summed over tokens, in fp32 or in the precision of `weights`."""
     moments: Moments
 
 

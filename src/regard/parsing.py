@@ -193,7 +193,7 @@ def by_blanks(line: str) -> list[str]:
 
 
 def treebank_words() -> Split:
-    """A function that splits raw text into words like the Penn Treebank: don't becomes do n't.
+    """A function that splits raw text as the Penn Treebank does: "don't" becomes "do" and "n't".
 
     Raises MissingExtra if NLTK is not installed.
     """

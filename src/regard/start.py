@@ -106,7 +106,7 @@ MINUTES = 60.0
 
 @dataclass(frozen=True)
 class Start:
-    """Everything that a caller gives for the beginning of a run, like options of `regard train`."""
+    """The settings by which a run begins; most fields are also options of `regard train`."""
 
     out: Path
     files: TrainingFiles = NO_FILES

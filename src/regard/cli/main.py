@@ -130,9 +130,9 @@ def _open_closed_streams() -> None:
 
 
 def _write_utf_8() -> None:
-    """Make standard output UTF-8, whatever the locale is; all text is read as UTF-8, too.
+    """Make standard output UTF-8, whatever the locale is; elsewhere, regard reads text as UTF-8.
 
-    A file name that is not UTF-8 can be printed as well: its bytes are written unchanged.
+    Bytes that Python could not decode in a file name are written unchanged.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")

@@ -124,9 +124,10 @@ def _special_names(data: ForeignConfig) -> SpecialNames:
 
 
 def _cuts(config: ForeignConfig) -> bool:
-    """Whether JoeyNMT itself divides words into pieces; if so, all pieces are in the vocabulary.
+    """Whether the configuration is of JoeyNMT 2 or later: `data` has a section for each side.
 
-    JoeyNMT 1 does not divide words: it reads text whose words have been divided already.
+    There, JoeyNMT itself divides words, only into pieces of the vocabulary. JoeyNMT 1 reads text
+    whose words have been divided already.
     """
     return isinstance(config.section("data").get("src"), dict)
 

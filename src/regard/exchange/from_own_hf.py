@@ -107,7 +107,7 @@ def _matrices(
 def _in_our_order(found: dict[str, Tensor], recipe: ModelRecipe) -> dict[str, Tensor]:
     """Put the d_model dimensions of the weights into regard's order again.
 
-    If `model.score` is "dot", W_q is divided by sqrt(d_k), because the export multiplied W_q by
+    If `recipe.score` is "dot", W_q is divided by sqrt(d_k), because the export multiplied W_q by
     sqrt(d_k).
     """
     back = torch.from_numpy(np.argsort(order_of_dimensions(recipe)))

@@ -64,8 +64,8 @@ def _try_averages(
 
     An average of n checkpoints is made from the first n in `found`. No further average is measured
     if the whole work would then take longer than `seconds`. `alone` is the loss of the first
-    checkpoint; None if the journal does not have it. Raises Interrupted if a signal has come:
-    otherwise, an incomplete list would be written into the journal and used for ever.
+    checkpoint; None if the journal does not have it. Raises Interrupted if a signal has come; an
+    incomplete list, if it were returned instead, would be journalled and used for ever.
     """
     recipe, began = run.setup.recipe, time.monotonic()
     validate = validator(run.setup.data, recipe.but(validate_sentences=0, best="loss"))

@@ -93,7 +93,7 @@ def write_tables(
                 continue
             its = _with_seeds_of_table(whole, one, anew=one in experiments)
             numbers = finished(one.tasks(its), study.out)
-            if one in experiments:  # other seeds that nothing was finished with are left out
+            if one in experiments:  # keep asked seeds, and those of a finished task
                 done = {*study.seeds, *(seed for _, seed in numbers)}
                 its = replace(its, seeds=tuple(seed for seed in its.seeds if seed in done))
             table = one.table(its, numbers)

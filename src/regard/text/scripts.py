@@ -32,10 +32,11 @@ right code. The code kr is also that of the language Kanuri, for which kau can b
 
 
 def script_of(lines: Iterable[str]) -> Script:
-    """The script of most letters in the first `LOOKED_AT_LINES` lines.
+    """The script of the first `LOOKED_AT_LINES` lines: "spaced" unless most letters are of others.
 
-    A text in Chinese characters and kana is "Chinese" if it has more than four times as many
-    Chinese characters as kana; otherwise the text is "Japanese".
+    Among the other scripts, the commonest decides. Chinese characters and kana (the letters of
+    Japanese) count together: the text is "Chinese" if it has more than four times as many Chinese
+    characters as kana, otherwise "Japanese".
     """
     text = "\n".join(islice(lines, LOOKED_AT_LINES))
     letters = len(_LETTER.findall(text))

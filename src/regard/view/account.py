@@ -152,7 +152,7 @@ class SearchRecorder:
 
 
 def _paths(hypotheses: Hypotheses) -> list[_Path]:
-    """The hypotheses of the batch's only sentence, without <s> and without places after </s>.
+    """The hypotheses of the batch's only sentence, without <s> and without tokens after </s>.
 
     Places of the beam that hold no hypothesis are left out.
     """

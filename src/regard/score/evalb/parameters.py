@@ -31,7 +31,7 @@ class EvalbParameters:
     labelled: bool = True
     """LABELED: whether matching brackets must have equal labels."""
     cutoff: int = 40
-    """CUTOFF_LEN: the second summary counts only sentences of at most this many words."""
+    """CUTOFF_LEN: EVALB's second block of scores is for sentences of at most this many words."""
     max_errors: int = 10
     """MAX_ERROR: this many messages and one more are allowed; the next ends the comparison."""
 

@@ -45,7 +45,7 @@ class SentencePieceSettings(Section):
     """The side whose SentencePiece model joins pieces of the target to text. If the vocabulary is
     shared, MarianTokenizer (in transformers 5) uses the model of the source for this."""
     tidied: bool = False
-    """Whether decoding removes spaces before punctuation (`clean_up_tokenization_spaces`)."""
+    """Whether decoding removes the spaces in `_TIDIED` (`clean_up_tokenization_spaces`)."""
     restricted: LeftOutIfFalse = False
     """Whether text is cut only into pieces of the vocabulary and single characters, as in JoeyNMT.
     Otherwise, a piece that the vocabulary lacks becomes the unknown piece."""
