@@ -223,7 +223,9 @@ def _start(corpus: ParallelText, fields: dict[str, Any], asked: tuple[str, ...])
     batch = rule_of_times()["batch"][choose_device().type]
     tokens = {"source_tokens": batch, "target_tokens": batch}
     kept = {"average": AVERAGED, "keep": AVERAGED}
-    recipe = corpus.suited(SMALL.but(**fields, **tokens, **kept)).set(*asked)
+    its = {**fields, **tokens, **kept, "rate": 1.0}
+    recipe = corpus.suited(SMALL.but(**its)).set(*asked)
+    recipe = recipe.but(rate=fields["rate"][recipe.training.optimizer]).set(*asked)
     if corpus.tokenizer and (problem := matrices_misfit(recipe.model, corpus.tokenizer)):
         raise RecipeError(problem)
     return recipe
