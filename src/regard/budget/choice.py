@@ -184,7 +184,7 @@ def with_time(recipe: Recipe, minutes: float) -> Recipe:
     share = minutes / by.minutes
     saved = by.save_every and max(1, round(share * by.save_every))
     if saved:
-        share = saved / by.save_every  # a step that was both saved and validated remains so
+        share = saved / by.save_every  # so that validated steps are still steps that are saved
     every = max(1, round(share * by.validate_every))
     return recipe.but(minutes=minutes, validate_every=every, save_every=saved)
 
@@ -223,8 +223,8 @@ def _start(corpus: ParallelText, fields: dict[str, Any], asked: tuple[str, ...])
     batch = rule_of_times()["batch"][choose_device().type]
     tokens = {"source_tokens": batch, "target_tokens": batch}
     kept = {"average": AVERAGED, "keep": AVERAGED}
-    its = {**fields, **tokens, **kept, "rate": 1.0}
-    recipe = corpus.suited(SMALL.but(**its)).set(*asked)
+    others = {name: value for name, value in fields.items() if name != "rate"}
+    recipe = corpus.suited(SMALL.but(**others, **tokens, **kept)).set(*asked)
     recipe = recipe.but(rate=fields["rate"][recipe.training.optimizer]).set(*asked)
     if corpus.tokenizer and (problem := matrices_misfit(recipe.model, corpus.tokenizer)):
         raise RecipeError(problem)
