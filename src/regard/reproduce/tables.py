@@ -93,7 +93,7 @@ def write_tables(
                 continue
             its = _with_seeds_of_table(whole, one, anew=one in experiments)
             numbers = finished(one.tasks(its), study.out)
-            if one in experiments:  # keep asked seeds, and those of a finished task
+            if one in experiments:  # keep the seeds of `study` and of finished tasks
                 done = {*study.seeds, *(seed for _, seed in numbers)}
                 its = replace(its, seeds=tuple(seed for seed in its.seeds if seed in done))
             table = one.table(its, numbers)
