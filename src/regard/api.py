@@ -151,9 +151,10 @@ def train(
         shard             divide the weights and the optimizer's moments among the processes
         progress          called with a dict for each event. Its "event" is "prepare" while data is
                           prepared, with the fields of `data.aligned.Progress`, or "chosen", with
-                          the fields of `budget.choice.Choice`. Later dicts are the records of
-                          out/journal.jsonl, such as "start", "step" (with loss and rate),
-                          "validation" (with perplexity, accuracy and bleu or f1), "save", "finish"
+                          the fields of `budget.choice.Choice`, where the recipe is written as
+                          TOML. Later dicts are the records of out/journal.jsonl, such as "start",
+                          "step" (with loss and rate), "validation" (with perplexity, accuracy and
+                          bleu or f1), "save", "finish"
         warn              called with each warning, a sentence
 
     During training in the main thread, a checkpoint is saved after Ctrl-C, SIGTERM or SIGHUP;

@@ -31,7 +31,7 @@ class Flop(NamedTuple):
 
 
 def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths) -> Flop:
-    """Count the operations of training for one epoch on some sentence pairs, each in one pass.
+    """Count the operations of one epoch of training on sentence pairs, with one pass over each.
 
     `sources` and `targets` are the lengths of the pairs' sentences in tokens, without padding. A
     multiply-add is two operations. Only matrix products (§3) are counted; for each product of the
@@ -98,7 +98,7 @@ def flop_of_tokens(
     source_tokens: int,
     target_tokens: int,
 ) -> float:
-    """Count the operations of a run that has learned from so many source and target tokens.
+    """Count the operations of a run that has learned from this many source and target tokens.
 
     `sources` and `targets` are the lengths of the sentences of all training pairs. Products with
     weights are counted for `source_tokens` and `target_tokens`. Products of attention are
@@ -119,7 +119,7 @@ class Cost:
     seconds: float
     """Seconds of training. Validating and saving are included, except in the plan of a run."""
     devices: int
-    """The number of GPUs; without a GPU, the number of processes that torchrun started."""
+    """The number of processes that train together; if there are GPUs, each process has one."""
     single_precision_flop_per_second: float
     """The measured speed that a device sustains in a matrix product in fp32."""
 

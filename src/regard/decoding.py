@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from regard.arithmetic.few_rows import FewRows
 
 COPIES_FROM = 4096
-"""A text of at least this many source tokens is decoded by copies (forks) of this process, each on
-one core. Starting and ending copies takes 0.05 s; unlike threads, copies do not wait for each
-other's Python code."""
+"""On a CPU, a text of at least this many source tokens may be decoded by copies (forks) of this
+process, each on one core. Starting and ending copies takes 0.05 s; unlike threads, copies do not
+wait for each other's Python code."""
 LOOPS_FROM = 8192
 """For a text of at least this many source tokens, threads and copies with one core use compiled
 loops (`arithmetic.one_core`), which load in 0.25 s. Loops are used only if `exact` is False: they
@@ -47,7 +47,7 @@ whole text."""
 FEW_FROM = 4096
 """Once this many source tokens have been decoded, batches of few rows are decoded by the compiled
 loops of `arithmetic.few_rows.FewRows`, but only if `exact` is False. These loops take 0.3 s to
-load and, the first time on a machine, 15 to 25 s to compile. A server uses the loops from the
+load and, the first time on a machine, 15 to 45 s to compile. A server uses the loops from the
 start."""
 FEW_TOKENS = 512
 """A batch for `FewRows` has at most this many source tokens; fewer if the beam is above 4."""
@@ -82,7 +82,9 @@ class Searchable(Steppable[Rows, Any], Protocol):
 class Decoding:
     """A model and the recipe of its search, to decode sentences in batches.
 
-    `exact` means the same as in `translation.load`.
+    If `exact` is True, a sentence has the same result, to the last bit, in any batch. None is like
+    True, but without a test of the processor. If `exact` is False, faster methods that round
+    differently may be used (see `translation.load`).
 
     Only one thread may use this object at a time: on a CPU, the object divides PyTorch's threads
     among batches, or starts copies of this process that decode the batches.

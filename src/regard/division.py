@@ -25,7 +25,8 @@ SMALL_BATCH = 512
 """Batches are made smaller to give more workers some work, but not smaller than this many source
 tokens."""
 WORKERS = 4
-"""On a CPU, threads decode at most this many batches at the same time."""
+"""On a CPU, threads decode at most this many batches at the same time. If a batch needs only one
+core, each core decodes a batch instead."""
 COPY_BYTES = 2**30
 """The free memory, in bytes, that each copy of this process needs. A copy with the paper's base
 model takes 0.4 to 0.7 GB."""

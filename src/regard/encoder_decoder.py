@@ -152,7 +152,7 @@ class EncoderDecoder(Computing, ABC):
     def make_tables(self, longest: int) -> None:
         """Compute the positional encodings for sentences of up to `longest` tokens now.
 
-        Otherwise, a table is computed when it is first needed.
+        Without this call, a table of encodings is computed when it is first needed.
         """
         for embedding in {self.embedding, self.target_side}:
             embedding.table(longest)

@@ -60,8 +60,8 @@ def without_draws(progress: Callable[[Any], object]) -> Callable[[Any], None]:
 def heard(progress: Callable[[Any], object]) -> Iterator[Callable[[Any], None]]:
     """A context that yields a function that calls `progress`.
 
-    If `progress` raises an OSError, the context raises this OSError, even if code in the block has
-    taken it for an error of writing the output, and has raised another exception.
+    If `progress` raises an OSError, code in the block may mistake this error for its own failure to
+    write a file, and raise another exception. The context then raises the OSError instead.
     """
     raised: list[OSError] = []
 

@@ -98,7 +98,7 @@ class Embedding(Computing):
         return self.dropped(x, self.dropout)
 
     def vectors(self, ids: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length d_model"]:
-        """Token embeddings x sqrt(d_model); in training, with `word_dropout` on whole vectors."""
+        """Token embeddings x `scale`; in training, `word_dropout` drops whole vectors."""
         x: Tensor = self.tokens(ids) * self.scale
         if self.training and self.word_dropout:
             x = x * self.by.drop(x.new_ones(*ids.shape, 1), self.word_dropout)
@@ -110,7 +110,7 @@ class Embedding(Computing):
         segments: Int[Tensor, "rows length"],
         positions: Int[Tensor, "rows length"],
     ) -> Int[Tensor, "rows length"]:
-        """The position that each token is embedded at; the arguments are the fields of a `Rows`."""
+        """The position that each token is embedded at: here `positions`, a field of a `Rows`."""
         return positions
 
     def position_after(

@@ -16,7 +16,7 @@ def members(start: Start, count: int) -> Iterator[Start]:
 
     The runs are in seed-1, seed-2 and so on, in `start.out`. They share the time limit of `start`
     equally. If `start` and its recipe have no limit, and the first run chooses its recipe for the
-    text, the runs share MINUTES.
+    text, the runs share MINUTES (60).
 
     The other runs use the data, the tokenizer and the recipe of the first run, so the first run
     must have begun before another run begins. Raises RecipeError if `start` assigns a seed or a
@@ -58,7 +58,8 @@ def alone(start: Start) -> Iterator[Start]:
 def _untuned(run: Path) -> Recipe | str:
     """The recipe of a run, with the beam and alpha from before the tuning of the search.
 
-    If the search was not tuned, returns the path of the recipe's file.
+    A beam and alpha that were set after the tuning are kept. If the search was not tuned, returns
+    the path of the recipe's file.
     """
     path, journal = run / "recipe.toml", run / "journal.jsonl"
     records = read_journal(journal) if journal.exists() else []

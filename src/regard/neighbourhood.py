@@ -21,13 +21,17 @@ from regard.sizes import BLOCKED_FROM
 class RestrictedAttention(MultiHeadAttention):
     """Self-attention to positions at most `reach` away.
 
-    This class computes no scores. `restricted` joins it with an attention class that computes them.
+    This class computes no scores: `restricted` makes subclasses of this class and of an attention
+    class, which computes the scores.
     """
 
     reach: int
 
     def forward(self, x: Tensor, memory: Tensor, mask: Mask) -> Tensor:
-        """Self-attention of x; `mask` must come from `neighbourhood_mask`, for the same rows."""
+        """Self-attention of x; `memory` is not read, because it is x, too.
+
+        `mask` must come from `neighbourhood_mask`, for the rows of x.
+        """
         query, keys, values = self.project(x)
         length, width = x.shape[1], max(1, self.reach)
         if mask.allowed.shape[2] == length:  # the mask is for whole rows
@@ -56,8 +60,8 @@ def neighbourhood_mask(
 ) -> Mask:
     """The mask that lets positions of one segment attend to each other up to `reach` apart.
 
-    With `causal`, a position does not attend to later positions. The mask is for whole rows if the
-    rows are short or `whole` is True, otherwise for the blocks of the rows.
+    With `causal`, a position does not attend to later positions. The mask is for whole rows if
+    `whole` is True or if rows have at most `BLOCKED_FROM` blocks, otherwise for blocks of the rows.
     """
     length, width = segments.shape[1], max(1, reach)
     if whole or length <= BLOCKED_FROM * width:

@@ -53,12 +53,12 @@ class FlatAdam:
         return [name for name, _ in model.named_parameters()]
 
     def make_way(self) -> None:
-        """Add the last gradient to the sum and clear its buffer for the next backward pass."""
+        """Add the last gradient to the sum, and set it to 0 for the next backward pass."""
         self._collect()
         self._in_latest = True  # the next backward pass writes a gradient into `_latest`
 
     def _collect(self) -> None:
-        """Add the last backward pass's gradient, if any, to the fp32 sum; set its buffer to 0."""
+        """Add the gradient of the last backward pass, if any, to the fp32 sum; then set it to 0."""
         if not self._in_latest:
             return
         if self._in_total:
@@ -69,7 +69,7 @@ class FlatAdam:
         self._in_latest, self._in_total = False, True
 
     def add_up(self, over_processes: Callable[[Tensor], None]) -> None:
-        """Sum the gradient over all processes, by one call of `over_processes` with one tensor."""
+        """Sum the gradient over all processes: `over_processes` sums one tensor, in place."""
         self._collect()
         over_processes(self._total)
 

@@ -111,7 +111,8 @@ class Parser(Decoding):
         (`Arithmetic.window`). A sentence without words has no trees. A sentence of more than
         `longest` pieces, </s> included, is parsed in parts, whose trees become children of one
         phrase. Raises TypeError if a sentence is a str; DataError for a lone surrogate, which is no
-        character, or for a word that is empty or has a blank; ValueError for a `window` below 1.
+        character, or for a word that is empty or has a blank; ValueError for a `window` below 1;
+        RecipeError if `n_best` is not between 1 and the beam.
         """
         window = self.window_of(window)
         every = enumerate(sentences, 1)
@@ -172,10 +173,11 @@ def _refuse_what_is_no_word(words: Sequence[str], number: int) -> None:
 
 
 def _joined(parts: Sequence[Parse]) -> Parse:
-    """Join the parses of a sentence's parts under one root.
+    """Join the parses of a sentence's parts under one root; return a single part as it is.
 
-    The root has the label of the first part that is a phrase. The scores of the parts are added up.
-    The confidence is log p of all parts, divided by the number of all words.
+    The root has the label of the first part that is a phrase or, if each part is a single word, the
+    label of the first part. The scores of the parts are added up. The confidence is log p of all
+    parts, divided by the number of all words.
     """
     if len(parts) == 1:
         return parts[0]

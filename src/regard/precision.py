@@ -21,7 +21,7 @@ from regard.run.model_directory import Model, open_model
 def settled(precision: str) -> str:
     """`precision` itself or, for "auto" and "fastest", the precision that suits this machine.
 
-    "auto" is bf16 if the device multiplies in bf16, else fp32; "fastest" is int8 on an x86
+    "auto" is bf16 if the device multiplies faster in bf16, else fp32; "fastest" is int8 on an x86
     processor with VNNI, else as "auto". Raises RecipeError for an unknown precision.
     """
     if precision not in ("fp32", "bf16", "int8", "auto", "fastest"):

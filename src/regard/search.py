@@ -149,8 +149,8 @@ class _Host:
     def without_ended(self, beams: _Beams, goes_on: Bool[Tensor, " sentences"]) -> _Beams:
         """Keep the results of sentences that have ended; return the beams for the next steps.
 
-        If many sentences have ended, the returned beams lack the ended sentences. This method does
-        not wait for a GPU.
+        If many sentences have ended (see `LEAVE_AT`), the returned beams lack the ended sentences.
+        This method does not wait for a GPU.
         """
         device = beams.going.device
         if not torch.equal(goes_on, self._going):
@@ -185,7 +185,7 @@ def _length_penalties(lengths: Tensor, recipe: SearchRecipe) -> Float[Tensor, " 
     shortest, longest = (int(length) for length in lengths.aminmax())
     if shortest < 1:
         raise ValueError(f"a maximum length of {shortest} has no room for </s>: it is at least 1")
-    # One number at a time: powers computed by vector instructions may differ in the last bit.
+    # Python computes each penalty by itself: vector instructions may differ in the last bit.
     every = [recipe.length_penalty(length) for length in range(longest + 1)]
     return torch.tensor(every, dtype=torch.float32, device=lengths.device)
 
@@ -266,7 +266,7 @@ class Rules:
 
     @property
     def never(self) -> tuple[int, ...]:
-        """The tokens that are never produced."""
+        """The tokens that are never produced: `bos` and `pad`, except one that equals `eos`."""
         return tuple({self.bos, self.pad} - {self.eos})
 
     @property

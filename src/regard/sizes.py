@@ -1,7 +1,7 @@
 """Count parameters and multiply-adds in the layers of models that are not Transformers (Table 2).
 
-`paper.parameters` and `cost.flop` add the counts for embeddings, learned positions and logits. They
-compute these counts in the same way for all families.
+`paper.parameters` adds the parameters of embeddings and learned positions, and `cost.flop` adds the
+multiply-adds of the logits, in the same way for all families.
 """
 
 from collections.abc import Callable, Mapping

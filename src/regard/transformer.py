@@ -1,8 +1,8 @@
 """§3.1 Encoder and decoder stacks: Figure 1.
 
-`encode` and `decode` are the two halves of the figure. Search calls `start` and `step` instead,
-which compute the same outputs, one token of the target at a time. A `DecoderState` holds what the
-next step needs, such as keys and values.
+`encode` and `decode` are the two halves of the figure. Search calls `start` and `step` instead:
+`start` encodes, and each `step` computes the logits of one more token of the target. A
+`DecoderState` holds what the next step needs, such as keys and values.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Transformer(EncoderDecoder):
         return self.decoder_norm(y)
 
     def _own_mask(self, segments: Int[Tensor, "rows length"], *, causal: bool) -> Mask:
-        """The mask of self-attention."""
+        """The mask of self-attention, restricted to the `neighbourhood` if that is not 0 (§4)."""
         if self.neighbourhood:
             reach = self.neighbourhood // 2
             return neighbourhood_mask(
@@ -229,7 +229,10 @@ def _stack(layers: Iterable[nn.Module]) -> Any:
 
 
 def _initialise(module: nn.Module) -> None:
-    """Initialise projections by Glorot uniform, embeddings by N(0, 1 / d_model)."""
+    """Initialise linear layers by Glorot uniform, embeddings by N(0, 1 / d_model).
+
+    Biases become 0. Learned positions are initialised by N(0, 1 / 2).
+    """
     # Parameters on the device "meta" have no memory, and drawing them would load a compiler.
     if any(p.is_meta for p in module.parameters()):
         return

@@ -58,9 +58,9 @@ def load(
     """Open a model directory for translation; raises ModelError if it is missing or damaged.
 
     `precision` is "fp32", "bf16", "int8" (weights and states are rounded to 8 bits), "auto" (bf16
-    if the processor supports it) or "fastest" (int8 on an x86 processor with VNNI, else as "auto").
-    Raises RecipeError for any other precision, and for int8 on a device that is not an x86
-    processor.
+    if the device multiplies faster in bf16, else fp32) or "fastest" (int8 on an x86 processor with
+    VNNI, else as "auto"). Raises RecipeError for any other precision, and for int8 on a device that
+    is not an x86 processor.
 
     If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever
     else is translated, in any order and with any number of threads. A test, which may take half a
@@ -70,7 +70,8 @@ def load(
     In bf16 and int8, which are chosen for their speed, None means False: the last bits may vary.
 
     With `others`, all models translate together, as an `Ensemble`; the first model's recipe gives
-    the settings of the search. Raises ModelError if the models have different tokenizers.
+    the settings of the search. Raises ModelError if a model is a parser, or if the models have
+    different tokenizers.
     """
     models: list[Model] = []
     for path in (directory, *others):
@@ -163,7 +164,8 @@ class Translator(Decoding):
         split. Errors and warnings name a sentence as `where:number`; its number is the one in
         `numbers` or, if `numbers` is None, counted from 1. Raises DataError where `translate` does;
         TypeError if a sentence is not a str, or if `sentences` is a str; ValueError for a `window`
-        below 1, or if there are fewer `numbers` than sentences.
+        below 1, or if there are fewer `numbers` than sentences; RecipeError if `n_best` is not
+        between 1 and the beam.
         """
         window = self.window_of(window)
         if isinstance(sentences, str):
@@ -187,9 +189,11 @@ class Translator(Decoding):
         numbers: Iterable[int],
         warn: Callable[[str], object] = lambda _: None,
     ) -> int:
-        """The number of source tokens in these sentences; raises the errors of `stream`.
+        """The number of source tokens in these sentences, </s> of each part included.
 
-        Errors and warnings name a sentence as `where:number`, with its number in `numbers`.
+        Raises DataError for a sentence that `translate` refuses, TypeError for one that is not a
+        str, ValueError if there are fewer `numbers` than sentences. Errors and warnings name a
+        sentence as `where:number`, with its number in `numbers`.
         """
         numbered = list(_numbered(numbers, sentences))
         sources = self._encode(numbered, split, where, warn)

@@ -162,7 +162,7 @@ class OutputMatrix(nn.Module):
 
 
 def self_attention_of(recipe: ModelRecipe) -> MultiHeadAttention:
-    """The self-attention of a layer, within the recipe's `neighbourhood`."""
+    """The self-attention of a layer, restricted (§4) if the recipe has a `neighbourhood`."""
     if not recipe.neighbourhood:
         return attention_of(recipe)
     attention = attention_of(recipe, restricted)

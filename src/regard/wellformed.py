@@ -3,8 +3,8 @@
 `WellFormed` wraps a model for a search. For each hypothesis it tracks which phrases are open and
 how many words have no leaf yet, and allows only these next symbols:
 
-    (L      if there are words left for the phrase, and enough symbols left to close it, unless
-            `TOGETHER` or `DEEPEST` forbids one more open phrase
+    (L      if there are words left for the phrase, and enough symbols left for the rest of the
+            tree, unless `TOGETHER` or `DEEPEST` forbids one more open phrase
     )L      if L is the innermost open phrase and not empty; for the root, only if no word is left
     a tag   if there are words left, and the next word's kind (`kind_of`) allows this tag;
             outside all phrases, only if the sentence has a single word

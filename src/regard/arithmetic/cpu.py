@@ -23,7 +23,7 @@ class Cpu(Fused):
     """The loss computes the logits of at most this many tokens together, so that these logits fit
     the processor's caches."""
     logits_at_once = 2**20
-    """At most this many logits are ranked together: 4 MiB in fp32."""
+    """`summarize` reads at most this many logits, or one row, at a time: 4 MiB in fp32."""
 
     def __init__(self, products: Products, generator: torch.Generator | None = None):
         self.products, self.generator = products, generator

@@ -135,8 +135,8 @@ class Cuda(Fused):
     chunk = 8192
     """The loss computes the logits of at most this many tokens together, to use all of a GPU."""
     logits_at_once = 2**27
-    """If the kernel `SUMMARY` cannot be used, at most this many logits are ranked together: 512 MiB
-    in fp32."""
+    """If the kernel `SUMMARY` cannot be used, `summarize` reads at most this many logits at a time:
+    512 MiB in fp32."""
 
     def __init__(
         self,
@@ -186,12 +186,12 @@ class Cuda(Fused):
         return output * mask.reachable
 
     def summarize(self, logits: Tensor) -> Summary:
-        """A `Summary` by one kernel, which reads the logits once."""
+        """A `Summary` by one kernel, if possible; the kernel reads the logits once."""
         found = SUMMARY(logits, BLOCK)
         return super().summarize(logits) if found is None else Summary(*found)
 
     def rank(self, values: Tensor, count: int) -> Tensor:
-        """The indices of the `count` largest values of each sentence, by one kernel."""
+        """The indices of the `count` largest values of each sentence, by one kernel if possible."""
         found = RANKING(values, count) if values.shape[1] <= MOST_VALUES else None
         return super().rank(values, count) if found is None else found
 

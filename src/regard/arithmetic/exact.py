@@ -7,9 +7,9 @@ are made as follows:
 
 - A linear layer multiplies its rows in blocks, which have one of a few sizes (`BlockedLinear`).
 - Attention multiplies in fp32, each sentence and head by itself. All sentences are padded to the
-  number of keys of the longest sentence; the added keys only add zeros at the end of a sum. Sums
-  are added from left to right, in groups of `attention.KEYS` values, so a group of zeros changes
-  nothing.
+  number of keys of the longest sentence; the added keys only add zeros at the end of a sum. The
+  terms of a sum are divided into groups of `attention.KEYS`, and the sums of the groups are added
+  from left to right, so a group of zeros changes nothing.
 
 The kernels do not promise two properties, although all kernels that were measured have them: a row
 has the same result at each position in each block, and zeros at the end of a group change nothing.

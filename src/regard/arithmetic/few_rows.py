@@ -31,8 +31,8 @@ LOOPED_STEPS = 8
 """The number of steps of a search that one loop makes, if weights have 8 bits. A sentence that ends
 before the loop ends stays in the batch until the loop ends."""
 ROOM_FOR = 32
-"""At first, space is reserved for the keys and values of this many steps with a beam of 4. When the
-space is full, it is doubled."""
+"""At first, each sentence gets space for the keys and values of this many steps with a beam of 4.
+When the space of all sentences together is full, it is doubled."""
 
 
 class _Past:
@@ -248,7 +248,10 @@ _Part = tuple[nn.Module, ...] | nn.LayerNorm
 
 
 def _matrices(layers: Iterable[Any]) -> Iterator[_Part]:
-    """The matrices and LayerNorms of the layers, in the order in which the loops read them."""
+    """The matrices and LayerNorms of the layers, in the order in which the loops read them.
+
+    W_k and W_v of attention to the encoder's output are left out, because `project` reads them.
+    """
     for layer in layers:
         own, cross = layer.self_attention, getattr(layer, "cross_attention", None)
         yield own.W_q, own.W_k, own.W_v

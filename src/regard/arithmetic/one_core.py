@@ -102,7 +102,7 @@ class Loops(Cpu):
     def pair_gradient(
         self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
     ) -> PairLosses:
-        """Turn the logits of two forward passes (R-Drop) into these logits' gradients, in place."""
+        """Turn the logits of two passes (R-Drop) into their gradients, in place; return losses."""
         found = PairLosses(*torch.empty(3, len(first), 1).unbind())
         one = array(labels[:, 0].contiguous())
         outputs = (array(numbers[:, 0]) for numbers in found)
@@ -114,7 +114,7 @@ class Loops(Cpu):
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
-        """The best continuations, in one pass over the logits."""
+        """The best continuations, by one compiled loop."""
         parents, tokens = torch.empty(2, len(live), count, dtype=torch.int64).unbind()
         found = Ranking(parents, tokens, torch.empty(len(live), count))
         without = torch.tensor(never, dtype=torch.int64)

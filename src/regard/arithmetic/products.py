@@ -35,7 +35,8 @@ class Products:
     def to_logits(self, by: Any, embedding: Tensor, tokens: int) -> Multiply:
         """A function that computes the logits of at most `tokens` states.
 
-        All its calls write to the same memory, so each call overwrites the logits of the last call.
+        All calls of the function write to one block of memory, so each call overwrites the logits
+        of the call before.
         """
         block = embedding.new_empty(tokens, len(embedding))
         return lambda states: torch.mm(states, embedding.t(), out=block[: len(states)])

@@ -56,7 +56,7 @@ class ParallelText(NamedTuple):
     ) -> "ParallelText":
         """Measure the text in files that correspond line by line.
 
-        Files with different numbers of lines are accepted. Raises DataError if a file cannot be
+        A line without a counterpart is not counted. Raises DataError if a file cannot be
         read, or if all sources or all targets are empty; ModelError if the tokenizer cannot be
         opened.
         """

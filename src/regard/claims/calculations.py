@@ -98,9 +98,10 @@ DISTRIBUTIONS = tuple(_DRAWN)
 def variances(seed: int) -> Measured:
     """Variance / d_k and mean / sqrt(d_k) of q · k (§3.2.1), by distribution and d_k.
 
-    The numbers `apart` and `joined` are variance / d_k in two untrained base models, for states
-    drawn from a normal distribution. In `apart`, W^Q and W^K are initialised by the Glorot limit of
-    each matrix; in `joined`, by the limit of one matrix that joins W^Q, W^K and W^V.
+    The numbers `apart` and `joined` are variance / d_k in two untrained base models of one layer,
+    for states drawn from a normal distribution. In `apart`, W^Q and W^K are initialised by the
+    Glorot limit of each matrix; in `joined`, by the limit of one matrix that joins W^Q, W^K and
+    W^V.
     """
     generator = torch.Generator().manual_seed(seed)
     found = {}
@@ -143,8 +144,8 @@ def head_costs(seed: int) -> Measured:
     """Parameters and operations of one-layer base models, by their number of heads, h.
 
     Heads are d_model / h wide. `flop_h` is the number of operations of training on one pair, by
-    formula. `counted_h` is the number that PyTorch counts in one self-attention with its
-    projections. Each sequence has 64 positions.
+    formula. `counted_h` is the number that PyTorch counts in the forward pass of one self-attention
+    with its projections. Each sequence has 64 positions.
     """
     torch.manual_seed(seed)
     found = {}

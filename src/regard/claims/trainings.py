@@ -1,4 +1,4 @@
-"""A part of a claim, which trains a model by `regard.train` and measures the model."""
+"""A kind of part: a training of a model by `regard.train`, and measurements of this model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TRAIN, _VALID, _TEST = 11, 12, 13
 
 @dataclass(frozen=True)
 class Trained:
-    """A training of `claims.recipes`, by name.
+    """A part that trains a model by the recipe with the name `name` in `claims.recipes`.
 
     `run` measures these numbers. `bleu` is the BLEU of all unseen sentences, `short` is the BLEU
     of the sentences with at most SHORT_PIECES pieces (sub-words), and `long` is the BLEU of the

@@ -61,9 +61,9 @@ def translate_file(
 
     `settings` has everything that the output depends on, except the models and the text.
     `translate` takes the same arguments as `measure`, and yields the translation of each line
-    without the line feed. Raises RegardError if an unfinished `out` was begun with another text,
-    other models or other settings, and if `out` is standard output or a path without a file name,
-    such as . or /.
+    without the line feed. Raises RegardError if `out` exists already, if an unfinished `out` was
+    begun with another text, other models or other settings, and if `out` is standard output or a
+    path without a file name, such as . or /.
     """
     from regard.cli.progress import BulkDisplay
     from regard.files.blocks import Blocks

@@ -62,7 +62,7 @@ def write_trees(folder: Path, trees: int) -> "TrainingFiles":
 
 
 def _refuse_other_text(path: Path, first: str) -> None:
-    """Raise DataError if a file exists and its first line is not `first`, as in a demo's file.
+    """Raise DataError if `path` exists and does not begin, as a demo's file, with the line `first`.
 
     A file that an interrupted demo left may be replaced; a file of the user may not.
     """

@@ -321,7 +321,7 @@ def _refuse_unshown(
     page: Path | None,
     text: bool,
 ) -> None:
-    """Raise RecipeError if a figure needs a --word, or if an option would change no output."""
+    """Raise RecipeError if a figure lacks its --word, or if an option would change no output."""
     if figure in (3, 4) and word is None:
         raise RecipeError(f"--figure {figure} shows one word: give it with --word")
     if word is not None and figure not in (3, 4) and not page:

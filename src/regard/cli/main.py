@@ -130,7 +130,7 @@ def _open_closed_streams() -> None:
 
 
 def _write_utf_8() -> None:
-    """Make standard output UTF-8, whatever the locale is; elsewhere, regard reads text as UTF-8.
+    """Make standard output UTF-8, whatever the locale is: text that regard reads is UTF-8, too.
 
     Bytes that Python could not decode in a file name are written unchanged.
     """

@@ -1,4 +1,4 @@
-"""Context managers that remove unfinished files after SIGTERM, and show how data is prepared."""
+"""Context managers that turn SIGTERM into SystemExit, and show how data is prepared."""
 
 import signal
 import sys

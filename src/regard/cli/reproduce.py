@@ -1,4 +1,4 @@
-"""`regard reproduce`: makes the paper's tables again, with the printed numbers beside ours."""
+"""`regard reproduce`: makes the paper's tables again; they show the paper's numbers, too."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

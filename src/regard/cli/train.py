@@ -78,7 +78,7 @@ _DeterministicOption = Annotated[
 
 
 BEAM = 4
-"""The widest beam with which --diversify translates the text that it adds to the training data."""
+"""The widest beam with which --diversify translates the training text."""
 
 
 class RunOptions(NamedTuple):

@@ -34,8 +34,8 @@ class SentenceLines:
     warned: bool = False
     """Whether a warning about a line has been written."""
     flaws: Counter[str] = field(default_factory=Counter)
-    """Counts. "retried": sentences that had a second search. "wrong": outputs that still look
-    wrong. The name of a flaw: outputs that have this flaw."""
+    """Three kinds of counts: "retried" counts sentences that had a second search, "wrong" counts
+    outputs that still look wrong, and the name of a flaw counts outputs that have this flaw."""
 
     @property
     def _where(self) -> str:

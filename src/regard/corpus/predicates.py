@@ -111,7 +111,7 @@ class PredicateLimits:
     eventful: bool = False
     """If True, the predicate says what happens, not how things are."""
     short: bool = False
-    """If True, there is no optional adverbial, such as a manner or a place."""
+    """If True, there is no optional adverbial, such as an adverb of manner or a phrase of place."""
 
 
 NO_LIMITS = PredicateLimits()

@@ -89,7 +89,7 @@ def _someone(d: Derivation) -> Nominal:
 def _same_person(d: Derivation, first: Clause) -> Nominal:
     """A pronoun for the subject of `first` if that subject is a person.
 
-    Returns a random person if the subject is not a person, or if it is a child, for which neither
+    Returns a random person if the subject is not a person, or if it is one child, for which neither
     `he` nor `she` fits.
     """
     subject = first.subject
@@ -105,9 +105,9 @@ def _same_person(d: Derivation, first: Clause) -> Nominal:
 
 
 def _same(d: Derivation, first: Clause) -> Nominal:
-    """A pronoun for the subject of `first`, if the subject is a person, several animals or things.
+    """A pronoun for the subject of `first`, unless only `it` would fit.
 
-    Returns a random person if the subject is one animal or thing, or a child.
+    Returns a random person if the subject is one animal, one thing or one child.
     """
     subject = first.subject
     if subject.noun and subject.plural and not subject.noun.is_person:
@@ -301,8 +301,8 @@ _FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
 
 
 _OFTEN = tuple(form for one in _FORMS for form in (one,) * 19 + (_made,))
-"""The function `_made` makes one sentence in 20. For every other sentence, the random number picks
-the same function here as from `_FORMS`."""
+"""`_FORMS`, extended so that `_made` makes one sentence in 20. For the other 19, a random number
+picks the same function from `_OFTEN` as it would pick from `_FORMS`."""
 
 
 def make_sentence(d: Derivation) -> SentencePair:

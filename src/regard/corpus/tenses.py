@@ -40,7 +40,7 @@ class Predicate:
     particle: str = ""
     """The separable particle of the finite verb."""
     infinitive: str = ""
-    """The German infinitive, particle included, if the main verb is finite; otherwise empty."""
+    """The German infinitive with its particle; empty if the main verb is not finite, or is `be`."""
     middle: list[Word] = field(default_factory=list)
     """The German words between the two parts of the verb, without the subject."""
     before: list[Node] = field(default_factory=list)

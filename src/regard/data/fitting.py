@@ -26,7 +26,7 @@ def refuse_other_task(data: Path, recipe: Recipe) -> None:
 def as_prepared(
     recipe: Recipe, data: Path, assignments: Sequence[str], remark: Callable[[str], object]
 ) -> Recipe:
-    """The recipe, with the DECIDED fields set to the values with which `data` was prepared.
+    """The recipe, with the fields that decide how data is prepared (DECIDED) set as in `data`.
 
     If this changes fields, `remark` is called with a sentence that names the changes. Raises
     RecipeError if a changed field is assigned in `assignments`, the values of --set.

@@ -25,7 +25,7 @@ def _mixed(key: _Integer) -> _Integer:
 def _place(left: _Integer, right: _Integer, keys: _Integers) -> tuple[_Integer, _Integer]:
     """The key of a pair of sub-words, and the index of this key in the hash table.
 
-    The index of a key that the table lacks is that of a free slot.
+    If the table lacks the key, the index is that of the free slot where the key would be written.
     """
     key = u64(u64(u64(left) << u64(32)) | u64(right)) + u64(1)
     place = i64(_mixed(key) & u64(len(keys) - 1))

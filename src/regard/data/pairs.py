@@ -5,7 +5,7 @@ Each side of a split is two flat arrays. `ids` has all sentences end to end, eac
 ids[starts[i] : starts[i + 1]].
 
     {train,valid}.{source,target}.{ids,starts}.npy    tokenizer.json    manifest.json
-    valid.{source,target}.txt    the untokenised text, for BLEU
+    valid.{source,target}.txt    the untokenised text, for BLEU; for a parser: sentences and trees
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Pairs:
     """The sentence pairs of one split; ids are read from disk when they are needed.
 
     `source_lengths` and `target_lengths` have the length of each sentence, </s> included.
-    `fingerprint` is a checksum of the split: it changes if any id changes.
+    `fingerprint` is a checksum of the split as prepared, made from checksums in the manifest.
     """
 
     def __init__(
@@ -247,9 +247,9 @@ def recipe_of(directory: Path) -> Recipe:
 
 
 def fields_of(directory: Path) -> list[str]:
-    """The settings that the data was prepared with, as texts for `Recipe.set`.
+    """The settings that the data was prepared with, as texts `section.key=value` for `Recipe.set`.
 
-    They are the fields in DECIDED, and data.row_length. Raises DataError as `recipe_of` does.
+    The settings are the DECIDED fields and data.row_length. Raises DataError as `recipe_of` does.
     """
     made = recipe_of(directory).model_dump()
     fields = [(section, key) for section, keys in DECIDED.items() for key in keys]

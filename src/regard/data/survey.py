@@ -17,7 +17,7 @@ from regard.recipe import DataRecipe, Recipe
 from regard.text.cleaning import Verdict, judge_text
 
 LONG_WORD = 20
-"""A line whose words are longer than this, on average, counts as a line without blanks."""
+"""A line whose words have, on average, more characters than this counts as one without blanks."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Survey:
     characters: int
     """The number of characters of the clean pairs."""
     unspaced: int
-    """The number of these characters that are in lines without blanks (see `LONG_WORD`)."""
+    """The number of characters of the clean pairs in lines without blanks (see `LONG_WORD`)."""
     held_out: list[TextPair]
     """Clean pairs that were drawn for validation, all different, in the order of the corpus."""
     repeats: Path | None
@@ -49,13 +49,13 @@ def survey(
 ) -> Survey:
     """Read a whole corpus, find duplicates and, with `hold_out`, draw pairs for validation.
 
-    At most a tenth of the different clean pairs are drawn. Each different pair has the same chance,
-    however often it occurs. If instead each occurrence had the same chance, nearly all common pairs
-    would be drawn, and none of their copies would be trained on. The digests of all pairs are
-    written to the file `digests`, for `mark_repeats`, if they are needed. If `mixed` is True, equal
-    pairs of two files have different digests, so that both are kept. Raises DataError for a bad
-    line, misaligned files, an empty corpus, or, with `hold_out`, fewer than ten different clean
-    pairs.
+    As many pairs are drawn as data.held_out says, but at most a tenth of the different clean pairs.
+    Each different pair has the same chance, however often it occurs. If instead each occurrence had
+    the same chance, nearly all common pairs would be drawn, and none of their copies would be
+    trained on. The digests of all pairs are written to the file `digests`, for `mark_repeats`, if
+    they are needed. If `mixed` is True, equal pairs of two files have different digests, so that
+    both are kept. Raises DataError for a bad line, misaligned files, an empty corpus, or, with
+    `hold_out`, fewer than ten different clean pairs.
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0
@@ -101,7 +101,7 @@ def _lowest(
 
 
 def random_keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
-    """[count] Random numbers for `count` pairs from pair `first` on, the same in every process."""
+    """[count] Random 64-bit numbers of the pairs from `first` on; equal in every process."""
     generator = np.random.PCG64(seed)
     generator.advance(first)
     return generator.random_raw(count)

@@ -60,8 +60,8 @@ class CTranslate2Model(EngineModel):
 
     Each step computes the whole prefix again, which is slow. Steps are therefore made only in
     the two rare cases that this module's docstring explains, in the second search for translations
-    that look wrong, and for the certificate of an export. Raises ModelError if CTranslate2 cannot
-    open the directory.
+    that look wrong (`regard.mending`), and for the certificate of an export. Raises ModelError if
+    CTranslate2 cannot open the directory.
     """
 
     def __init__(self, exported: Exported, threads: int):
@@ -78,7 +78,7 @@ class CTranslate2Model(EngineModel):
         self.ids = {name: i for i, name in enumerate(self.names)}
 
     def named(self, source: Sequence[int]) -> list[str]:
-        """The names of a source's tokens; </s> is left out, because CTranslate2 adds it."""
+        """The names of a source's tokens but </s>, which CTranslate2 adds if the model reads it."""
         return [self.source_names[i] for i in source[:-1]]
 
     def start(self, source: Rows) -> Prefixes:
@@ -87,7 +87,10 @@ class CTranslate2Model(EngineModel):
         return Prefixes([ids[:length] for ids, length in kept], source.ids[:, :0])
 
     def step(self, tokens: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
-        """Logits of the token after each prefix; the whole prefix is computed again."""
+        """Logits of the next token of each row, and the state after `tokens`.
+
+        CTranslate2 computes the whole prefix of each row again.
+        """
         written = torch.cat([state.written, tokens.unsqueeze(1)], dim=1)
         found = self.logits(state.sources, written.tolist())
         return torch.from_numpy(np.stack([each[-1] for each in found])), Prefixes(

@@ -110,7 +110,7 @@ class Certificate(BaseModel):
         )
 
     def write(self, directory: Path) -> None:
-        """Write certificate.json into a directory; raises OSError."""
+        """Write certificate.json into a directory; raises OSError if this fails."""
         text = self.model_dump_json(indent=1) + "\n"
         (directory / CERTIFICATE).write_text(text, encoding="utf-8")
 

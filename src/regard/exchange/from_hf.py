@@ -230,8 +230,8 @@ def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[Tensor | None, 
 
     Returns None and no fields if no table is stored. Also returns None and no fields if the stored
     tables hold the sinusoids of §3.5 with all sines before all cosines, because regard computes
-    such sinusoids itself. Raises ModelError if any other tables are not the same for encoder and
-    decoder.
+    such sinusoids itself. Raises ModelError for other tables, unless encoder and decoder have equal
+    ones.
     """
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     d_model = recipe.model.d_model

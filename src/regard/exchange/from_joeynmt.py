@@ -126,7 +126,7 @@ def _special_names(data: ForeignConfig) -> SpecialNames:
 def _cuts(config: ForeignConfig) -> bool:
     """Whether the configuration is of JoeyNMT 2 or later: `data` has a section for each side.
 
-    There, JoeyNMT itself divides words, only into pieces of the vocabulary. JoeyNMT 1 reads text
+    JoeyNMT 2 divides words itself, and only into pieces of the vocabulary. JoeyNMT 1 reads text
     whose words have been divided already.
     """
     return isinstance(config.section("data").get("src"), dict)

@@ -88,7 +88,7 @@ def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfi
     keys = ForeignConfig(parse_yaml(text, path), path)
     for key, values in _ONLY.items():
         keys.only(key, *values)
-    # A model of another type lacks the key enc-depth, so it is refused here.
+    # A missing key `type` is accepted above, but a model that is no Transformer lacks enc-depth.
     keys.whole("enc-depth", least=1)
     return keys
 

@@ -1,4 +1,4 @@
-"""`regard import torch`: read weights of an nn.Transformer, its embeddings and output layer.
+"""`regard import torch`: read an nn.Transformer, and the embeddings and output layer around it.
 
 The file is a state dict, which holds only weights. So the user has to tell the rest, such as the
 number of heads and whether embeddings are scaled.

@@ -59,7 +59,7 @@ class MarianVocabulary:
         # If no foreign entry became regard's <s>, the import gave <s> a copy of the embedding with
         # which the foreign decoder begins. The entry with this embedding is looked up here. If <s>
         # was trained further, there is no such entry. Then the padding gets the embedding of <s>,
-        # but only if the search never writes the padding.
+        # but only if the softmax leaves out the padding.
         padding = _named_padding(tokenizer, pad)
         if start < 0:
             start = _same_row(weights[matrices_of(model.recipe.model).target], order.ids)

@@ -126,7 +126,7 @@ class Graph:
         return x if self.recipe.norm == "post" else self.norm(x, name)
 
     def feed_forward(self, x: str, name: str) -> str:
-        """§3.3: add the feed-forward network of equation (2), after LayerNorm with pre-norm."""
+        """§3.3: add the feed-forward network of equation (2); with pre-norm, of LayerNorm(x)."""
         inner = self.linear(self.before(x, name), f"{name}.W_1")
         return self.linear(self._activated(inner), f"{name}.W_2")
 

@@ -14,8 +14,8 @@ from regard.run.model_directory import Model
 from regard.translation import MOST_PIECES
 
 MOST_POSITIONS = 2**14
-"""Exported tables of sinusoids are long enough for sources of at most this many tokens, even if the
-recipe accepts longer sources: tables take space in a file, and no sentence is longer."""
+"""An exported table of sinusoids is for sources of at most this many tokens, even if the recipe
+accepts longer sources: a table takes space in a file, and no sentence is longer."""
 NamedWeights = Mapping[str, NDArray[np.float32]]
 """The weights of a model, by their names in model.safetensors."""
 

@@ -72,9 +72,10 @@ def sentence_pieces(tokenizer: Tokenizer) -> Pieces:
 
 
 def refuse_other_cuts(pieces: Pieces, tokenizer: AnyTokenizer, lines: Sequence[str]) -> None:
-    """Raise ModelError if Argos Translate splits or joins a line differently from our tokenizer.
+    """Raise ModelError if Argos Translate divides a line differently from our tokenizer.
 
-    Argos Translate joins pieces as SentencePiece does, and then replaces every "_" by a space.
+    Also raises ModelError if Argos Translate does not join the pieces to the same line. It joins
+    pieces as SentencePiece does, and then replaces every "_" by a space.
     """
     processor: Any = SentencePieceProcessor(model_proto=pieces.model)
     found = processor.encode(list(lines), out_type=str)

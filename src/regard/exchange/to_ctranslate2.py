@@ -30,9 +30,9 @@ def write_ctranslate2(
 ) -> None:
     """Write model.bin, config.json and the vocabularies into a folder.
 
-    `vocabulary` has the names of the entries, in the order of their ids, for source and target. If
-    `vocabulary` is None, the names come from the tokenizer. Raises ModelError if CTranslate2 cannot
-    compute the model.
+    `precision` is the number format, such as "fp32" or "int8". `vocabulary` has the names of the
+    entries, in the order of their ids, for source and target. If `vocabulary` is None, the names
+    come from the tokenizer. Raises ModelError if CTranslate2 cannot compute the model.
     """
     recipe = model.recipe.model
     refuse_unlike(recipe)

@@ -54,7 +54,8 @@ class Blocks:
         Before the folder is made, every line is read: `measure` is called with the lines of a block
         and the number of its first line, from 0. `measure` returns the number of the block's source
         tokens, or raises DataError. Raises RegardError if the folder cannot be made, is damaged or
-        was begun with other settings, or if the output exists although blocks are missing.
+        was begun with other settings, if the output exists although blocks are missing, or if
+        `source` changes while it is read.
         """
         self._remove_leftovers()
         begun = self._read_manifest()

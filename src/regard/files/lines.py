@@ -26,7 +26,8 @@ from regard.errors import DataError
 from regard.files.regular import checksum
 
 LONGEST_LINE = 4 * 2**20
-"""A line with more bytes than this is refused: a file with such a line does not hold sentences."""
+"""A line with more bytes than this is refused (but a line less than READ_BYTES longer may pass): a
+file with such a line does not hold sentences."""
 READ_BYTES = 2**18
 """Number of bytes that are read, or unpacked, at once."""
 MOST_GROWTH, FREE_GROWTH = 200, 2**25

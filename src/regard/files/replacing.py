@@ -31,7 +31,8 @@ def whole_or_nothing(out: Path, may_replace: Callable[[Path], bool]) -> Iterator
     """A folder to write files into, which gets the name `out` at the end of the `with` block.
 
     If the block raises an exception, `out` is not changed. Leftovers of killed writers are removed.
-    Raises DataError if `out` cannot be written, or is not empty and `may_replace(out)` is False.
+    Raises DataError if `out` cannot be written, or is not empty and `may_replace(out)` is False;
+    RegardError if `out` is the current directory.
     """
     _refuse_other_content(out, may_replace)
     place = Path(os.path.realpath(out))
@@ -106,7 +107,7 @@ def _clear_leftovers(place: Path) -> None:
 
 
 def _locked(lock: Path, *, without_locks: bool) -> int | None:
-    """Create a lock file, which stays locked until the returned handle is closed.
+    """Create or open a lock file, which stays locked until the returned handle is closed.
 
     Returns None if another process holds the lock or has removed the file. On a file system that
     has no locks, returns a handle if `without_locks`, else None.

@@ -1,8 +1,8 @@
 """Files and directories that are written completely or not at all, even if the process is killed.
 
 A file or directory is written under a temporary name in the same folder, synced to the disk, and
-renamed. After a kill or a power cut, the old file or directory is there, and `remove_leftovers`
-removes the temporary one.
+renamed. After a kill or a power cut, the old or the new file or directory is there, complete, and
+`remove_leftovers` removes a temporary one.
 """
 
 import errno
@@ -174,7 +174,7 @@ def remove_directory(path: Path) -> None:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove the temporary files of killed writers; call it while no other process writes there.
+    """Remove the temporary files of killed writers; call this while no other process writes there.
 
     A file that cannot be removed, such as a file of another user, stays.
     """

@@ -36,7 +36,10 @@ def all_bytes(device: torch.device) -> int:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Free bytes; on a CPU, each process of torchrun on this host gets an equal share of them."""
+    """The bytes of memory that this process may still take.
+
+    On a CPU, each process of torchrun on this host may take an equal part of the free memory.
+    """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     free = _line("/proc/meminfo", "MemAvailable") or all_bytes(device)

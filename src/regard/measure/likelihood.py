@@ -40,9 +40,9 @@ def likelihoods(
 ) -> Iterator[Likelihood]:
     """Yield the likelihood of each target as the translation of its source, in order.
 
-    Raises DataError if a sentence is too long for the model: the error has the number of the
-    sentence, counted from 1, and the name in `names` for source or target. Raises ModelError if
-    the model's logits are NaN or infinite.
+    In an ensemble, only the first model computes the likelihoods. Raises DataError if a sentence is
+    too long for the model: the error has the number of the sentence, counted from 1, and the name
+    in `names` for source or target. Raises ModelError if the model's logits are NaN or infinite.
     """
     most_written = translator.longest + translator.recipe.max_extra
     longest = min(most_written, translator.model.longest)

@@ -1,4 +1,4 @@
-"""Test whether a run that is stopped and resumed on this machine ends with the same numbers.
+"""Test whether a run that is stopped and resumed ends with the same numbers as without a stop.
 
 The numbers may differ for reasons outside the code: a library's kernels, threads, or a GPU's atomic
 additions.

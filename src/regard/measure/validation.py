@@ -106,7 +106,8 @@ def _parsed(
 ) -> list[str]:
     """Parse the words of the gold trees.
 
-    The returned trees are within a bracket TOP, which EVALB does not count.
+    The returned trees are within a bracket TOP, which EVALB does not count. If the task's form is
+    "normalised", the tags of the gold trees replace the tags XX that the model writes.
     """
     trees = list(map(without_blanks, read_trees(gold, "valid.target.txt")))
     found = Parser(model, tokenizer, recipe).parse(tree.words() for tree in trees)
@@ -179,7 +180,7 @@ def loss_and_accuracy(
 
 
 def _sums(model: EncoderDecoder, batch: Batch) -> Tensor:
-    """Sums over a batch: its loss, its correctly predicted tokens, and all its tokens.
+    """Sums over a batch: the loss, the correctly predicted tokens, and all target tokens.
 
     If the batch does not fit the memory that training leaves free, it is computed in halves.
     """

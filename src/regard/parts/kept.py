@@ -28,8 +28,8 @@ Measured = dict[str, float]
 Figures = dict[tuple[str, int], Measured]
 """The numbers of the finished parts of an experiment, by name and seed."""
 WAIT = 2.0
-"""If other processes are doing all parts that are left, `do_all` waits for this many seconds, then
-tries these parts again."""
+"""If none of the parts that are left can be done now, because other processes do them or because
+they need an unfinished part, `do_all` waits for this many seconds, then tries them again."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Effect:
-    """Our figures of two rows, by seed, and the difference of these rows in the paper.
+    """Our figures of two rows, one for each seed, and the difference of these rows in the paper.
 
     `values` are the figures of the row `Sentence.better`, and `others` are those of the row
     `Sentence.worse`. A seed counts only if both rows have a figure for it.

@@ -47,10 +47,10 @@ class Small:
         """The recipe that takes the place of the paper's base model: `out`/base.toml, or a new one.
 
         A new recipe is chosen as in `regard train --time`, with Adam. Then it gets eight heads, and
-        dropout, label smoothing, validation and averaging as in the paper's tables. It limits the
-        steps and not the time, so that rows of other sizes take as many steps as base (row big:
-        three times as many). The warm-up is half of the steps, as at scale mini: with the shorter
-        warm-up of the chosen recipe, rows C3 and big hardly learned (experiments/tables).
+        dropout, label smoothing, validation and averaging as in the paper's tables. The new recipe
+        limits the steps and not the time, so that rows of other sizes take as many steps as base
+        (row big: three times as many). The warm-up is half of the steps, as at scale mini: with the
+        shorter warm-up of the chosen recipe, rows C3 and big hardly learned (experiments/tables).
         """
         kept = out / "base.toml"
         if kept.exists():

@@ -108,7 +108,8 @@ class Wmt:
 def fetched(archive: Archive, folder: Path) -> Path:
     """Download an archive, unless the folder has it, and check it; return the path of its file.
 
-    Raises DataError if the file cannot be downloaded, or if its checksum differs.
+    Raises DataError if the file cannot be downloaded, or if its checksum differs; raises
+    RegardError if the file cannot be written.
     """
     path = folder / archive.file
     if not path.exists():

@@ -27,7 +27,7 @@ def average_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
     """The mean of each weight over the checkpoints, summed in fp64 and returned in fp32.
 
     One checkpoint at a time is in memory. Raises ModelError if there is no checkpoint, or if the
-    checkpoints belong to different models.
+    weights of the checkpoints differ in name or shape.
     """
     if not checkpoints:
         raise ModelError("no complete checkpoint to average")

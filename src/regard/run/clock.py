@@ -46,7 +46,7 @@ class Clock:
         self.count_time(state)
 
     def count_time(self, state: TrainingState) -> None:
-        """Increase `state.seconds` by the time since the last call of this method."""
+        """Add to `state.seconds` the time since the last call or, at first, since `began`."""
         now = time.monotonic()
         state.seconds += now - self._counted_at
         self._counted_at = now
@@ -68,8 +68,8 @@ class Clock:
     def due(self, state: TrainingState, wishes: list[int]) -> Due:
         """Decide what to do after this step; after the last step, log, validate and save.
 
-        `wishes` holds the flags that the method `wishes` returned, summed over all processes, so
-        that all of them decide alike.
+        `wishes` holds the flags that the method `wishes` returned, summed over all processes,
+        which therefore decide alike.
         """
         recipe, step = self._recipe, state.step
         self._due_at = time.monotonic()

@@ -61,7 +61,10 @@ def open_origin(directory: Path, run: Path) -> Model:
 
 
 def refuse_other_origin(directory: Path, run: Path) -> None:
-    """Raise RegardError if the run was begun without --from, or with another model."""
+    """Raise RegardError if the run was begun without --from or with another model.
+
+    A model in `directory` that has changed since the run began counts as another model.
+    """
     if (run / _ORIGIN).exists():
         if _origin(run)["sha256"] != checksum(directory / MANIFEST):
             raise RegardError(

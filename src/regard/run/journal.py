@@ -1,6 +1,7 @@
 """journal.jsonl: one line for each event of a run, such as a start, a logged step or a save.
 
-Listeners are called with the same records; examples are the progress display and TensorBoard.
+Each line is a record, written as JSON. Listeners, such as the progress display and TensorBoard, are
+called with each record, too.
 """
 
 import json

@@ -130,7 +130,7 @@ def recipe_in(directory: Path) -> Recipe:
 
 
 def _exported(directory: Path, kind: str) -> ModelError:
-    """The error to raise for an exported directory, whose weights are not in our format."""
+    """The error to raise for an exported directory, whose weights are not in regard's format."""
     other = "read it back with regard import hf" if kind == "hf" else "use --engine"
     return ModelError(f"{directory}: was exported for {kind}: name the original model, or {other}")
 
@@ -138,8 +138,8 @@ def _exported(directory: Path, kind: str) -> ModelError:
 def matrices_misfit(recipe: ModelRecipe, tokenizer: AnyTokenizer) -> str | None:
     """The reason why the recipe's embeddings do not fit the tokenizer's vocabularies, or None.
 
-    If source and target have different vocabularies, they cannot share a matrix, even if they have
-    the same size.
+    Source and target with different vocabularies cannot share a matrix, even if both vocabularies
+    have the same size.
     """
     if tokenizer.shared or recipe.embeddings in ("target", "apart"):
         return None
@@ -152,10 +152,10 @@ def matrices_misfit(recipe: ModelRecipe, tokenizer: AnyTokenizer) -> str | None:
 def build(
     recipe: Recipe, tokenizer: AnyTokenizer, weights: dict[str, Tensor], where: Path
 ) -> EncoderDecoder:
-    """An EncoderDecoder with these weights; raises ModelError if they do not fit the recipe.
+    """An EncoderDecoder with these weights.
 
-    The message begins with `where`. The recipe must fit the tokenizer: `matrices_misfit` must have
-    returned None.
+    Raises ModelError if the weights do not fit the recipe or are not fp32. The message begins with
+    `where`. The recipe must fit the tokenizer: `matrices_misfit` must have returned None.
     """
     sizes = tokenizer.size, tokenizer.source_size
     asked, given = parameters(recipe.model, *sizes), sum(w.numel() for w in weights.values())

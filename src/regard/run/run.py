@@ -57,6 +57,7 @@ class Run:
         Raises RecipeError if the directory was begun with another recipe, DataError or ModelError
         if the data is damaged, TrainingError if the model or a sentence pair is too large or
         another process trains in the directory, RegardError if the directory cannot be written.
+        Raises the other errors of `Setup.open`, too.
         """
         if not accept_changes:
             refuse_another_recipe(directory, recipe)

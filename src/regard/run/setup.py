@@ -53,7 +53,8 @@ class Setup:
 
         Raises DataError or ModelError if the data is damaged; TrainingError if the model or a pair
         of sentences is too large to train, or if the recipe's embeddings do not fit the tokenizer.
-        If the model is divided, raises the errors of `_refuse_to_divide`, too.
+        Also raises the errors of `choose_device` (no usable GPU), of `choose_dtype` (int8 training
+        on an unfit device) and, if the model is divided, of `_refuse_to_divide`.
         """
         pairs = training_pairs(data, recipe)
         tokenizer = open_tokenizer(data)

@@ -279,7 +279,7 @@ def _divided(
 
 
 class Exchange:
-    """Exchanges tensors between processes, after a check that all processes have enough memory.
+    """Checks that all processes have enough memory, each time before they exchange tensors.
 
     Without the check, the processes would wait for ever for a process that is out of memory. If all
     batches have the same shape, and two updates have fitted the memory, the next updates fit it,

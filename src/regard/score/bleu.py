@@ -28,7 +28,7 @@ class TranslationScores:
     """How close translations are to their references."""
 
     bleu: float
-    """BLEU of mixed-case text, 0 to 100."""
+    """Cased BLEU, 0 to 100."""
     chrf: float
     """chrF2: the F-score of character n-grams, 0 to 100."""
     ter: float
@@ -175,10 +175,11 @@ def _metrics(tokenizer: BleuTokenizer, references: Sequence[Sequence[str]]) -> d
 
 
 def ter_metric(references: Sequence[Sequence[str]]) -> TER:
-    """SacreBLEU's TER; in Chinese and Japanese, its option `asian_support` separates the words.
+    """SacreBLEU's TER; for Chinese and Japanese, with its option `asian_support`.
 
-    Without this option, a line without blanks would be one word. The script of the first reference
-    decides whether the option is used.
+    The option makes a word of each Chinese character, and of each run of kana (the letters of
+    Japanese). Without it, a line without blanks would be one word. The script of the first
+    reference decides whether the option is used.
     """
     asian = bool(references) and script_of(references[0]) in ("Chinese", "Japanese")
     return TER(normalized=asian, asian_support=asian)

@@ -39,10 +39,10 @@ def compare(
 ) -> Iterator[Row | Message | Remark]:
     """Compare trees line by line, as bytes, with one sentence on each line.
 
-    Yields rows, messages and remarks in the order in which EVALB prints them. Raises TooManyErrors
-    after a message that has more than `parameters.max_errors` messages before it. A word without a
-    bracket of its own always raises TooManyErrors, because EVALB repeats its message about such a
-    word without end.
+    Yields rows and messages in the order in which EVALB prints them, and our remarks between them.
+    Raises TooManyErrors after a message that has more than `parameters.max_errors` messages before
+    it. A word without a bracket of its own always raises TooManyErrors, because EVALB repeats its
+    message about such a word without end.
     """
     errors, line, test_lines = _Errors(parameters.max_errors), 0, iter(test)
     for line, gold_line in enumerate(gold, start=1):

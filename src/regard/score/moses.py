@@ -111,8 +111,9 @@ _WORD_AND_STOP = regex.compile(r"^(.*[^.])\.$")
 def _separating(language: str) -> _Rules:
     """Rules that put blanks around every character except letters, digits, blanks and . , - ' `.
 
-    Further rules put blanks around some of these exceptions, too. `tokenise` then replaces
-    several blanks in a row by one.
+    In Finnish and Swedish, the colon is an exception, too; in Catalan, the middle dot is. Further
+    rules put blanks around some of these exceptions. `tokenise` then replaces several blanks in a
+    row by one.
     """
     inside = {"fi": ":", "sv": ":", "ca": "·"}.get(language, "")
     return _compiled(

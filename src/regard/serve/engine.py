@@ -37,7 +37,10 @@ class SentenceRequest:
 
 @dataclass(frozen=True)
 class WordAlignment:
-    """The encoder-decoder attention between words, averaged over all heads of all layers."""
+    """The encoder-decoder attention between words, averaged over all heads of all layers.
+
+    In an ensemble, this is the attention of the first model.
+    """
 
     source: tuple[str, ...]
     """The source words, then </s>."""
@@ -55,8 +58,8 @@ class Rendering(Mended):
     """The word alignment of the best translation. None if it is not requested, if the sentence is
     too long, or if the engine has no attention weights to return."""
     look: Look | None = None
-    """The attention weights of every head. None if they are not requested, if the sentence is too
-    long, or if the engine has none to return."""
+    """The attention weights of every head; in an ensemble, those of the first model. None if they
+    are not requested, if the sentence is too long, or if the engine has none to return."""
 
 
 class Engine:

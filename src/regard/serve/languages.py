@@ -59,7 +59,10 @@ class LanguagePair:
 
     @classmethod
     def read(cls, text: str) -> "LanguagePair":
-        """Read "en-de", or "pt-BR:en" if a code has a hyphen; raises RecipeError for other text."""
+        """Read "en-de", or "pt-BR:en" if a code has a hyphen.
+
+        Raises RecipeError for other text, for two equal codes, and for a country's code such as jp.
+        """
         codes = text.split(":" if ":" in text else "-")
         source, target = codes if len(codes) == 2 else ("", "")
         pair = cls(source, target)

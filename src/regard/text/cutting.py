@@ -11,10 +11,10 @@ BLANKS = re.compile(r"\s+")
 def cut_near_middle(line: str) -> tuple[int, int]:
     """The index where the first part of a line ends, and the index where the second part begins.
 
-    The line is cut at the end of a clause, the nearest to its middle. A line without such an end is
-    cut at the blank nearest to its middle; a line without blanks is cut in its middle. The blanks
-    at the cut belong to no part. No part is empty if the line has at least two characters and no
-    blanks at its ends.
+    The line is cut at the end of a clause: the end that is nearest to the middle of the line. A
+    line without an end of a clause is cut at the blank nearest to the middle; a line without blanks
+    is cut in the middle. The blanks at the cut belong to no part. No part is empty if the line has
+    at least two characters and no blanks at its ends.
     """
     middle = len(line) // 2
     for boundary in CLAUSE_ENDS, BLANKS:

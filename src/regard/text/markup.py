@@ -91,7 +91,7 @@ class _Reader(HTMLParser):
         self.close()
 
     def begin(self, place: int, *, is_text: bool) -> None:
-        """Begin a stretch at this place, unless it continues the stretch before it."""
+        """Begin a stretch at this place, unless the last stretch has the same `is_text`."""
         if is_text is not self.starts[-1][1]:
             self.starts.append((place, is_text))
 

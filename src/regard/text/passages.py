@@ -99,7 +99,7 @@ def readable(markup: str) -> str:
 
 
 def read_text(text: str, language: str) -> Passage:
-    """Split plain text; no sentence contains a line break or begins with a list mark."""
+    """Split plain text; no sentence contains a line break, or the list mark at a line's start."""
     return _passage(_of_text(text, language), is_html=False)
 
 

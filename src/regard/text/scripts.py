@@ -32,11 +32,14 @@ right code. The code kr is also that of the language Kanuri, for which kau can b
 
 
 def script_of(lines: Iterable[str]) -> Script:
-    """The script of the first `LOOKED_AT_LINES` lines: "spaced" unless most letters are of others.
+    """The script of a text, found from its first `LOOKED_AT_LINES` lines.
 
-    Among the other scripts, the commonest decides. Chinese characters and kana (the letters of
-    Japanese) count together: the text is "Chinese" if it has more than four times as many Chinese
-    characters as kana, otherwise "Japanese".
+    Three groups of letters are counted: Korean letters; Chinese characters and kana (the letters of
+    Japanese); and letters of scripts without blanks, such as Thai. The text is "spaced" unless the
+    three groups have more than half of all letters. In that case, the text is "Korean" if the first
+    group is larger than the other two together, or else "other unspaced" if the third group is
+    larger than the second. Any other text is "Chinese" if it has more than four times as many
+    Chinese characters as kana, or else "Japanese".
     """
     text = "\n".join(islice(lines, LOOKED_AT_LINES))
     letters = len(_LETTER.findall(text))
@@ -53,15 +56,16 @@ def script_of(lines: Iterable[str]) -> Script:
 def suited_tokenizer(lines: Iterable[str]) -> BleuTokenizer:
     """The tokenizer of sacreBLEU for text in the script of these lines.
 
-    It is "zh" for Chinese, which makes a word of each character; "char" for Japanese, Korean and
-    scripts without blanks; and "13a" for all other text. None of these needs a further package.
+    It is "zh", which makes a word of each Chinese character, for Chinese; "char" for Japanese,
+    Korean and scripts without blanks; and "13a" for all other text. None of these needs a further
+    package.
     """
     script = script_of(lines)
     return "13a" if script == "spaced" else "zh" if script == "Chinese" else "char"
 
 
 def are_korean(*texts: str) -> bool:
-    """Whether most letters of these texts together are Korean."""
+    """Whether `script_of` gives "Korean" for these texts together."""
     return script_of(texts) == "Korean"
 
 

@@ -7,7 +7,7 @@ import re
 
 
 def escaped(label: str) -> str:
-    r"""Write each bracket, blank and backslash as `\`, its hexadecimal code point and `;`."""
+    r"""Write each round bracket, blank and backslash as `\`, its hexadecimal code point and `;`."""
     return re.sub(r"[\\()\s]", lambda found: f"\\{ord(found[0]):x};", label)
 
 

@@ -64,7 +64,7 @@ def shown(text: str) -> str:
 
 def _is_control(character: str) -> bool:
     # Control codes, surrogates, separators of lines and paragraphs, changes of direction, and
-    # noncharacters count as control characters.
+    # code points that end in FFFE or FFFF count as control characters.
     return (
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
         or unicodedata.bidirectional(character) in _DIRECTIONS

@@ -30,7 +30,10 @@ EMPTY = r"\;"
 
 
 class IllFormed(ValueError):
-    """The sequence is not a tree over the words; the wrong token is number `position`, from 1."""
+    """The sequence is not a tree over the words; the wrong token is number `position`, from 1.
+
+    If the sequence ends inside the tree, `position` is one more than the number of tokens.
+    """
 
     def __init__(self, problem: str, position: int):
         super().__init__(f"token {position}: {problem}")

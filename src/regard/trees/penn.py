@@ -80,7 +80,8 @@ def bracketed(tree: Tree) -> str:
     """The tree on one line; `read_trees` restores the tree from this line.
 
     Round brackets in labels and words are written -LRB- and -RRB-, and are not restored. Raises
-    DataError for an empty word, blanks in a label, or blanks other than single spaces in a word.
+    DataError for an empty word, blanks in a label or in a word without a tag, or blanks other than
+    single spaces in a word.
     """
     return str(tree.fold(_writable))
 

@@ -77,7 +77,7 @@ class Tree:
         return found
 
     def fold(self, combine: Callable[[Tree, list[_T]], _T]) -> _T:
-        """Call `combine(node, results for its children)`, leaves first.
+        """Call `combine(node, results for its children)` for every node, children first.
 
         Returns the result for this node, which is the last one.
         """

@@ -17,7 +17,10 @@ TALLEST = 10
 
 
 def heat(look: Look, kind: AttentionKind, layer: int, heads: Sequence[int]) -> str:
-    """The heat map of the mean weights of some heads; each row ends with the key of most weight."""
+    """The heat map of the mean weights of some heads, as text.
+
+    Each row ends with the key that has the largest weight, and with this weight in per cent.
+    """
     weights = look.weights[kind][layer, list(heads)].mean(0)
     queries, keys = look.queries(kind), look.keys(kind)
     widest = max(map(cell_len, queries))

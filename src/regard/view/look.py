@@ -121,7 +121,7 @@ def look_at(
 ) -> Look:
     """Translate the sentence, or take `target` as its translation; record all attention weights.
 
-    The model must be in fp32. With `by_words`, `pieces.merged` merges the pieces of each word. With
+    The model must be in fp32. With `by_words`, positions are words instead of pieces. With
     `listen`, an account of the search is added, unless `target` is given. Raises DataError if a
     text is empty or too long for the model, ModelError if the model's logits are not finite, or if
     the model has no attention.

@@ -8,7 +8,7 @@ let tabStop = "left 0"; // the one word that the Tab key reaches
 const by = (id) => document.getElementById(id);
 const percent = (weight) => `${Math.round(100 * weight)} %`;
 const shown = () => data.kinds[state.kind];
-const headsOf = (kind) => kind.entropy[0].length; // the decoder may have others than the encoder
+const headsOf = (kind) => kind.entropy[0].length; // may differ in the decoder
 const headsShown = () =>
   [...state.heads].filter((head) => head < headsOf(shown())).sort((a, b) => a - b);
 const active = () => state.pointed ?? state.pinned;

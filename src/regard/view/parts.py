@@ -165,7 +165,7 @@ def _positions(embedding: Embedding, name: str) -> Label:
 
 
 def part_counts(model: Transformer) -> list[tuple[str, int]]:
-    """The name of each part that has parameters, and their number; the whole model is last."""
+    """The name and the number of parameters of each part that has any; the whole model is last."""
     children = model.named_children()
     parts = {name: sum(p.numel() for p in its.parameters()) for name, its in children}
     if model.output_bias is not None:

@@ -23,7 +23,7 @@ class Kernel:
     """
 
     _warned = False
-    """Whether a failure was logged. Later failures, often of the same reason, are not logged."""
+    """Whether a failure was logged. Later failures, often for the same reason, are not logged."""
 
     def __init__(self, name: str):
         self._name = name
@@ -42,7 +42,7 @@ class Kernel:
 
     @cached_property
     def run(self) -> Callable[..., Any] | None:
-        """The function that launches the kernel; None if Triton cannot be imported or failed."""
+        """The function that launches the kernel; None if Triton is missing or the kernel failed."""
         try:
             module = import_module(f"regard.arithmetic.kernels.{self._name}")
         except Exception:  # importing Triton may raise any exception

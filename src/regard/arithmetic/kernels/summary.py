@@ -1,7 +1,7 @@
 """A kernel for a GPU, which computes a `Summary` of all logits in one pass over them.
 
 PyTorch's operations would read and write the logits several times. `regard.arithmetic.ranking`
-defines a `Summary`. The module imports Triton, which is installed with PyTorch for CUDA on Linux.
+defines a `Summary`. This module imports Triton, which is installed with PyTorch for CUDA on Linux.
 """
 
 import torch

@@ -86,7 +86,7 @@ def _continuations(
 
 @within
 def _keep_last(live: Any, going: Numbers, before: Any) -> None:
-    """For each sentence that goes on and has live hypotheses, copy these hypotheses to `before`."""
+    """Copy live hypotheses to `before`, for each sentence that has any and is True in `going`."""
     for s in range(len(going)):
         if going[s] and live[2][s, 0] != -np.inf:
             for beam in range(live[1].shape[1]):

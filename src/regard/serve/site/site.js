@@ -4,9 +4,9 @@ const OTHERS = 3; // alternative translations to request
 
 const by = (id) => document.getElementById(id);
 const state = {
-  texts: TEXTS.en, languages: [], most: 0, // the server's languages and its limit
+  texts: TEXTS.en, languages: [], most: 0, // the server's languages, and its limit of characters
   asking: null, timer: 0, sentences: [], partial: new Map(), after: "", // the current translation
-  looking: null, looked: null, // the page of attention
+  looking: null, looked: null, // the request for the page of attention, and the sentence it shows
 };
 
 function make(name, attributes = {}, ...children) {

@@ -35,7 +35,8 @@ class SentencePieceSettings(Section):
     """Settings of a SentencePiece tokenizer."""
 
     unknown: str = "<unk>"
-    """The piece that stands for every piece that the vocabulary lacks."""
+    """The piece that stands for every piece that the vocabulary file lacks. If there is no such
+    file, the unknown piece of the source's SentencePiece model is used instead."""
     skipped: tuple[str, ...] = ("<pad>", "<s>", "</s>", "<unk>")
     """Pieces that decoding leaves out. The import of a MarianTokenizer puts </s>, the unknown piece
     and <pad> first, in this order, and the export to `transformers` relies on this order."""
@@ -152,7 +153,7 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         )
 
     def prefix(self, line: str) -> str:
-        """The language code at the beginning of a line, such as `>>de<<`."""
+        """The language code at the beginning of a line, such as `>>de<<`; "" if there is none."""
         end = line.find("<<") if self.settings.language_codes and line.startswith(">>") else -1
         return line[: end + 2] if end >= 0 else ""
 

@@ -15,9 +15,10 @@ class PieceTable:
     """
 
     def __init__(self, vocabulary: Mapping[str, int], order: IdOrder, unknown: str, where: Path):
-        """Raises ModelError if `vocabulary` does not fit `order`, or has no piece `unknown`.
+        """Raises ModelError if `vocabulary` does not fit `order`, or gives `unknown` no usable id.
 
-        `vocabulary` maps pieces to foreign ids; `where` is its file, for the error's message.
+        `vocabulary` maps pieces to foreign ids. The piece `unknown` must be in it, and must not be
+        a special symbol. `where` is the vocabulary's file, for the error's message.
         """
         largest = max(vocabulary.values())
         if largest >= order.size:
