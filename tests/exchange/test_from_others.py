@@ -350,6 +350,9 @@ def test_a_yaml_vocabulary_is_read_line_by_line(tmp_path: Path) -> None:
         '"\\xyz": 0\n',
         '"\\UFFFFFFFF": 0\n',
         '"a\\": 0\n',
+        "? lost\n<unk>: 1\n",
+        "? lost\n? lost\n: 1\n",
+        "<unk>: 1\n? lost\n",
     ],
 )
 def test_a_damaged_yaml_vocabulary_is_refused(tmp_path: Path, spm: list[str], text: str) -> None:

@@ -190,7 +190,8 @@ class _Column:
         try:
             self._file.seek(0)
             # numpy pads the header so that it keeps its size when the first axis grows.
-            assert self._write_header() == self._body
+            end = self._write_header()
+            assert end == self._body
         finally:
             self._file.close()
 

@@ -223,28 +223,31 @@ def read_vocabulary_of(path: Path) -> Vocabulary:
 
 def _pairs_of_yaml(lines: list[str], path: Path) -> list[tuple[str, Any]]:
     """The pairs of `piece: id` lines; a piece may be in quotes, or on its own line after "? "."""
+    problem = "not a vocabulary: a line is a piece and its id"
     pairs: list[tuple[str, Any]] = []
     waiting: str | None = None
     for number, line in enumerate(lines, 1):
         line = line.rstrip("\r")
         if not line.strip() or line in ("---", "...") or line.startswith("#"):
             continue
-        if line.startswith("? "):
+        if waiting is None and line.startswith("? "):
             waiting = line[2:]
             continue
-        if waiting is not None and line.startswith(": "):
-            piece, digits = waiting, line[2:]
-        else:
+        if waiting is None:
             piece, _, digits = line.rpartition(":")
+        else:  # a line that does not begin with ": " has no digits
+            piece, digits = waiting, line[2:] if line.startswith(": ") else ""
         waiting = None
         if not digits.strip().isdecimal() or len(digits) > 20:
-            raise ModelError(f"{path}:{number}: not a vocabulary: a line is a piece and its id")
+            raise ModelError(f"{path}:{number}: {problem}")
         try:
             pairs.append((_unquoted(piece), int(digits)))
         except (ValueError, OverflowError, KeyError):
             raise ModelError(
                 f"{path}:{number}: {piece:.60}: a backslash that means nothing in YAML: repair it"
             ) from None
+    if waiting is not None:
+        raise ModelError(f"{path}:{len(lines)}: {problem}")
     return pairs
 
 

@@ -48,7 +48,7 @@ class Metrics:
         )
         self.flaws = Counter(
             "regard_flaws_total",
-            "Sentences whose translation still has a flaw after a second search.",
+            "Sentences whose translation has a flaw, also after a second search if there was one.",
             ["pair", "flaw"],
             registry=self.registry,
         )

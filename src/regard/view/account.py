@@ -184,9 +184,10 @@ def _fate(
 
 def _sum(path: _Path, recipe: SearchRecipe) -> str:
     length = len(path.tokens)
+    pieces = "1 piece" if length == 1 else f"{length} pieces"
     return (
         f"{path.score:.3f} = {path.log_p:.3f} / {recipe.length_penalty(length):.3f} "
-        f"(log p / length penalty of {length} pieces)"
+        f"(log p / length penalty of {pieces})"
     )
 
 
