@@ -70,8 +70,8 @@ class ModelRecipe(Section):
     source and target, before its position is added; none in the paper."""
     positions: Literal["sinusoidal", "halves", "learned", "words"] = "sinusoidal"
     """Positional encoding. sinusoidal: the sinusoids of §3.5. halves: the same numbers, all sines
-    before all cosines. learned: as in row E of Table 3. words: for a parser, sinusoids of word
-    numbers; a symbol of a tree has the number of the word that the next leaf stands for."""
+    before all cosines. learned: as in row E of Table 3. words: for a parser, sinusoids of positions
+    that are counted in words (`regard.word_positions`)."""
     max_positions: Count = 1024
     """Number of positions of a learned encoding, which no sentence may exceed; sinusoids have no
     limit."""

@@ -1,10 +1,11 @@
-"""§3.5 with positions counted in words: a symbol of a tree has the position of the next word.
+"""§3.5 with positions counted in words: a symbol of a tree has a position of the next word.
 
 A parser writes a tree without its words (§6.3), and must know which word comes next. With the
 positions of the paper, the parser has to count the leaves that it has written and the sub-words
-that it has read. In this module, source and target both count words: a sub-word has the number of
-its word, and a symbol of the tree has the number of the word whose leaf comes next.
-experiments/table4 measures the effect.
+that it has read. In this module, source and target both count words, and each word has `STRIDE`
+positions. The sub-words of a word have its first position, its second and so on. The symbols of the
+tree have, in the same way, positions of the word whose leaf comes next. experiments/table4 measures
+the effect.
 """
 
 from __future__ import annotations

@@ -195,7 +195,14 @@ HUGGING_FACE: dict[str, tuple[Spoil, str]] = {
     "eos beyond": (generation(eos_token_id=10**6), "eos_token_id is 1000000"),
     "start is negative": (generation(decoder_start_token_id=-1), "decoder_start_token_id is -1"),
     "two ends": (generation(eos_token_id=[0, 4]), "eos_token_id is [0, 4]"),
-    "end is forbidden": (generation(bad_words_ids=[[0]]), "end of sentence"),
+    "end is forbidden": (
+        generation(bad_words_ids=[[0]]),
+        "bad_words_ids is [[0]]: it must be without",
+    ),
+    "end is suppressed": (
+        generation(suppress_tokens=[0]),
+        "suppress_tokens is [0]: it must be without",
+    ),
     "a word is forbidden": (generation(bad_words_ids=[[5]]), "never writes the id 5"),
     "an id beyond is forbidden": (
         generation(bad_words_ids=[[10**6]]),

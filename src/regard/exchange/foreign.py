@@ -34,8 +34,9 @@ class Foreign:
     """SHA-256 checksums of the files that were read. Each key is the name of a file or, if several
     files have this name, the path of the file."""
     side: Callable[[], Side]
-    """A function that opens the foreign model, to compare it with the converted one (the result is
-    a `Certificate`). It raises NotRunError if the foreign model cannot be run here."""
+    """A function that opens the foreign model. An import compares this model with the converted
+    one, and writes the result of the comparison as a `Certificate`. The function raises NotRunError
+    if the foreign model cannot be run here."""
 
 
 def not_run(why: str) -> Callable[[], Side]:

@@ -1,6 +1,7 @@
 """Read the configuration of Hugging Face's `generate`, as settings of regard's search.
 
-A setting that regard's search lacks raises ModelError, which names the setting.
+Only the keys in `GENERATION_KEYS` are read. If regard's search cannot do what such a key asks for,
+ModelError is raised, and names the key. But a limit of the output above `MOST_STEPPED` is lowered.
 """
 
 from dataclasses import dataclass
@@ -98,15 +99,14 @@ def generation_of(keys: ForeignConfig, vocabulary: int) -> Generation:
                 "remove it there to import the model with a plain beam search"
             )
     end, pad, start = (_id(keys, key, vocabulary) for key in SPECIAL_IDS)
-    forbidden = _forbidden(keys, vocabulary)
-    if end in forbidden:
-        raise keys.refusal("bad_words_ids", "without the end of sentence")
+    forbidden = _forbidden(keys, vocabulary, end)
     excluded = keys.flag("renormalize_logits", False)
     counted = frozenset() if excluded else forbidden - {start, pad}
     if counted:
         raise ModelError(
             f"{keys.where}: never writes the id {min(counted)}, which is neither its start nor its "
-            "padding: no search of regard does that: remove it from bad_words_ids"
+            "padding: no search of regard does that: remove it from bad_words_ids and "
+            "suppress_tokens"
         )
     limit = keys.whole("max_length", LONGEST_OUTPUT, least=1) - 1
     return Generation(
@@ -131,14 +131,19 @@ def _id(keys: ForeignConfig, key: str, vocabulary: int) -> int:
     return value
 
 
-def _forbidden(keys: ForeignConfig, vocabulary: int) -> frozenset[int]:
+def _forbidden(keys: ForeignConfig, vocabulary: int, end: int) -> frozenset[int]:
+    """The ids that the search never writes; raises ModelError if `end` is one of them."""
     words = keys.get("bad_words_ids", [])
     if not isinstance(words, list):
         raise keys.refusal("bad_words_ids", "a list of lists of ids")
     if not all(isinstance(word, list) and len(word) == 1 for word in words):
         raise keys.refusal("bad_words_ids", "words of one id each to be converted exactly")
     single = _ids(keys, "bad_words_ids", [word[0] for word in words], vocabulary)
-    return single | _ids(keys, "suppress_tokens", keys.get("suppress_tokens", []), vocabulary)
+    suppressed = _ids(keys, "suppress_tokens", keys.get("suppress_tokens", []), vocabulary)
+    for key, ids in (("bad_words_ids", single), ("suppress_tokens", suppressed)):
+        if end in ids:
+            raise keys.refusal(key, "without the end of sentence")
+    return single | suppressed
 
 
 def _ids(keys: ForeignConfig, key: str, ids: Any, vocabulary: int) -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -223,32 +223,36 @@ def read_vocabulary_of(path: Path) -> Vocabulary:
 
 def _pairs_of_yaml(lines: list[str], path: Path) -> list[tuple[str, Any]]:
     """The pairs of `piece: id` lines; a piece may be in quotes, or on its own line after "? "."""
-    problem = "not a vocabulary: a line is a piece and its id"
     pairs: list[tuple[str, Any]] = []
-    waiting: str | None = None
-    for number, line in enumerate(lines, 1):
-        line = line.rstrip("\r")
-        if not line.strip() or line in ("---", "...") or line.startswith("#"):
-            continue
-        if waiting is None and line.startswith("? "):
-            waiting = line[2:]
-            continue
-        if waiting is None:
-            piece, _, digits = line.rpartition(":")
-        else:  # a line that does not begin with ": " has no digits
-            piece, digits = waiting, line[2:] if line.startswith(": ") else ""
-        waiting = None
+    for number, piece, digits in _entries_of_yaml(lines):
         if not digits.strip().isdecimal() or len(digits) > 20:
-            raise ModelError(f"{path}:{number}: {problem}")
+            raise ModelError(f"{path}:{number}: not a vocabulary: a line is a piece and its id")
         try:
             pairs.append((_unquoted(piece), int(digits)))
         except (ValueError, OverflowError, KeyError):
             raise ModelError(
                 f"{path}:{number}: {piece:.60}: a backslash that means nothing in YAML: repair it"
             ) from None
-    if waiting is not None:
-        raise ModelError(f"{path}:{len(lines)}: {problem}")
     return pairs
+
+
+def _entries_of_yaml(lines: list[str]) -> Iterator[tuple[int, str, str]]:
+    """For each entry, the number of its last line, its piece, and its id as text; "" for no id."""
+    waiting: str | None = None
+    for number, line in enumerate(lines, 1):
+        line = line.rstrip("\r")
+        if not line.strip() or line in ("---", "...") or line.startswith("#"):
+            continue
+        if waiting is not None:
+            yield number, waiting, line[2:] if line.startswith(": ") else ""
+            waiting = None
+        elif line.startswith("? "):
+            waiting = line[2:]
+        else:
+            piece, _, digits = line.rpartition(":")
+            yield number, piece, digits
+    if waiting is not None:
+        yield len(lines), waiting, ""
 
 
 def _unquoted(piece: str) -> str:

@@ -46,7 +46,8 @@ class SentencePieceSettings(Section):
     """The side whose SentencePiece model joins pieces of the target to text. If the vocabulary is
     shared, MarianTokenizer (in transformers 5) uses the model of the source for this."""
     tidied: bool = False
-    """Whether decoding removes the spaces in `_TIDIED` (`clean_up_tokenization_spaces`)."""
+    """Whether decoding removes spaces at marks and short forms, so that " ." becomes "."; `_TIDIED`
+    lists all such strings. In `transformers`, this is `clean_up_tokenization_spaces`."""
     restricted: LeftOutIfFalse = False
     """Whether text is cut only into pieces of the vocabulary and single characters, as in JoeyNMT.
     Otherwise, a piece that the vocabulary lacks becomes the unknown piece."""
