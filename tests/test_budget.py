@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 
 from regard import prepare
 from regard.amounts import seconds_in
-from regard.budget.choice import (
-    Choice,
-    Speed,
-    choose,
-    expected_loss,
-    for_several_times,
-    weights_of,
-)
+from regard.budget.choice import Choice, Speed, choose, for_several_times
+from regard.budget.loss import expected_loss, weights_of
 from regard.budget.speed import tokens_per_second
 from regard.budget.text import ParallelText, rule_of_times
 from regard.errors import DataError, RecipeError, RegardError
@@ -59,7 +53,8 @@ def test_more_time_never_gives_a_smaller_model_or_a_worse_loss(
         assert size(less) <= size(more)
         if more.recipe.training.label_smoothing == less.recipe.training.label_smoothing:
             assert more.loss <= less.loss
-            assert more.perplexity <= less.perplexity
+            if more.recipe.tokenizer == less.recipe.tokenizer:
+                assert more.perplexity <= less.perplexity
         assert more.recipe.model.dropout >= less.recipe.model.dropout
         assert more.recipe.training.label_smoothing >= less.recipe.training.label_smoothing
 
@@ -169,12 +164,10 @@ def test_the_smallest_model_has_a_smaller_vocabulary() -> None:
     """But not one that a text of a few pairs could not be written with."""
     short, long = (choose(LARGE_TEXT, minutes, slow).recipe for minutes in (1, 600))
     assert (short.model.layers, long.model.layers) == (3, 4)
-    share = rule_of_times()["model"][0]["vocabulary"]
-    assert short.tokenizer.vocabulary == pytest.approx(share * long.tokenizer.vocabulary, rel=0.02)
+    most = rule_of_times()["model"][0]["vocabulary"]
+    assert short.tokenizer.vocabulary == most < long.tokenizer.vocabulary
     asked = choose(LARGE_TEXT, 1, slow, ("tokenizer.vocabulary=9000",))
     assert asked.recipe.tokenizer.vocabulary == 9000
-    many, most = ParallelText(10**8, 10**10, ((50, 50),)), rule_of_times()["vocabulary"]["most"]
-    assert choose(many, 1, slow).recipe.tokenizer.vocabulary == share * most
     few = ParallelText(1, 50, ((50, 50),))
     assert (
         choose(few, 1, slow).recipe.tokenizer.vocabulary == rule_of_times()["vocabulary"]["least"]

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.budget.choice import expected_loss, weights_of
+from regard.budget.loss import expected_loss, weights_of
 from regard.recipe import Recipe
 
 HERE = Path(__file__).parent

@@ -7,26 +7,17 @@ each of its weights. The largest model that learns from so many tokens is chosen
 smallest model has a smaller vocabulary; dropout and label smoothing depend on the number of passes
 over the text; batch size and warm-up depend on the number of steps.
 
-The expected loss is computed only to inform the user. Repeated tokens count less: if a text of U
-tokens is repeated until the model has learned from T tokens (T > U), these T tokens teach as much
-as E tokens of new text (r is `repeats`):
-
-    E = U + U r (1 - exp(-(T / U - 1) / r))
-
-A model with P weights outside its embedding is expected to reach
-
-    loss = base + size / P^a + data / E^b       nats per character of the target
-
-The constants are in rule.toml; experiments/budget says how some of them were found.
+The expected loss (`regard.budget.loss`) is computed only to inform the user.
 """
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
 from regard.amounts import SECONDS, amount
+from regard.budget.loss import expected_loss, weights_of
 from regard.budget.speed import TIMED, tokens_per_second
 from regard.budget.text import ParallelText, rule_of_times
 from regard.errors import RecipeError, TrainingError
@@ -200,16 +191,16 @@ def _starts(
 ) -> dict[Recipe, tuple[ParallelText, float]]:
     """The recipes of rule.toml's models, smallest first, each with a text and a number.
 
-    The text has the model's share of the vocabulary, unless `asked` sets a vocabulary. The number
-    is how many tokens the model needs for each weight. If `asked` makes several recipes equal, the
-    text and the number of the first one are kept.
+    The text gets the largest vocabulary that suits the model, unless `asked` sets a vocabulary. The
+    number is how many tokens the model needs for each weight. If `asked` makes several recipes
+    equal, the text and the number of the first one are kept.
     """
     is_asked = "tokenizer.vocabulary" in map(assigned_field, asked)
     recipes: dict[Recipe, tuple[ParallelText, float]] = {}
     for model in rule_of_times()["model"]:
         fields = dict(model)
-        least, share = fields.pop("tokens_per_weight"), fields.pop("vocabulary")
-        text = corpus if is_asked else corpus._replace(share=share)
+        least, most = fields.pop("tokens_per_weight"), fields.pop("vocabulary")
+        text = corpus if is_asked else corpus._replace(most=most)
         recipes.setdefault(_start(text, fields, asked), (text, least))
     return recipes
 
@@ -305,33 +296,3 @@ def _duration(recipe: Recipe, affordable: float, asked: tuple[str, ...]) -> tupl
 def _tokens_of_step(recipe: Recipe) -> float:
     """The expected number of target tokens that a step learns from."""
     return FILLED * recipe.data.target_tokens * recipe.training.accumulate
-
-
-def weights_of(recipe: Recipe) -> int:
-    """The number of a model's parameters, except those in its embedding matrices."""
-    return parameters(recipe.model, 0)
-
-
-def worth(tokens: float, different: float, repeats: float) -> float:
-    """How many tokens of new text teach as much as repeated text.
-
-    A text of `different` tokens (U in the module's first formula) is repeated until the model has
-    learned from `tokens` tokens (T). `repeats` is r, and the result is E.
-    """
-    again = max(0.0, tokens / different - 1)
-    return min(tokens, different) + different * repeats * (1 - math.exp(-again / repeats))
-
-
-def expected_loss(
-    weights: int, tokens: float, different: float, rule: Mapping[str, float] | None = None
-) -> float:
-    """The loss by the second formula in this module's docstring, in nats per target character.
-
-    A text of `different` target tokens (U in the docstring) is repeated until the model has learned
-    from `tokens` target tokens (T). `rule` has the constants; by default, they are read from
-    rule.toml.
-    """
-    rule = rule or rule_of_times()["loss"]
-    effective = worth(tokens, different, rule["repeats"])
-    of_size, of_data = rule["size"] / weights ** rule["a"], rule["data"] / effective ** rule["b"]
-    return float(rule["base"] + of_size + of_data)

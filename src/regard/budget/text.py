@@ -47,8 +47,8 @@ class ParallelText(NamedTuple):
     """A tokenizer that is used unchanged; None if one is to be learned from the text."""
     bleu_tokenizer: BleuTokenizer = "13a"
     """The tokenizer of sacreBLEU that suits the script of the targets."""
-    share: float = 1.0
-    """A vocabulary that is learned has this share of the size that rule.toml gives to the text."""
+    most: float = math.inf
+    """A vocabulary that is learned has at most this many entries."""
 
     @classmethod
     def of(
@@ -96,8 +96,8 @@ class ParallelText(NamedTuple):
         if self.tokenizer is not None:
             return self.tokenizer.size
         rule = rule_of_times()["vocabulary"]
-        usual = min(rule["factor"] * self.pairs ** rule["exponent"], rule["most"])
-        return 100 * round(max(self.share * usual, rule["least"]) / 100)
+        usual = min(rule["factor"] * self.pairs ** rule["exponent"], rule["most"], self.most)
+        return 100 * round(max(usual, rule["least"]) / 100)
 
     def characters_per_token(self) -> float:
         """The estimated mean length of a sub-word; a larger vocabulary has longer sub-words."""
