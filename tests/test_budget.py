@@ -168,6 +168,9 @@ def test_the_smallest_model_has_a_smaller_vocabulary() -> None:
     assert short.tokenizer.vocabulary == most < long.tokenizer.vocabulary
     asked = choose(LARGE_TEXT, 1, slow, ("tokenizer.vocabulary=9000",))
     assert asked.recipe.tokenizer.vocabulary == 9000
+    many = ParallelText(10**8, 10**10, ((50, 50),))
+    assert many.vocabulary() == rule_of_times()["vocabulary"]["most"]
+    assert choose(many, 1, slow).recipe.tokenizer.vocabulary == most
     few = ParallelText(1, 50, ((50, 50),))
     assert (
         choose(few, 1, slow).recipe.tokenizer.vocabulary == rule_of_times()["vocabulary"]["least"]

@@ -4,8 +4,8 @@ The machine's speed decides how many target tokens a model learns from: some ste
 timed. Each model in rule.toml has a number `tokens_per_weight`: the target tokens that it needs for
 each of its weights. The largest model that learns from so many tokens is chosen; only the first
 `most_passes` passes over the text count. Vocabulary and row length depend on the text, and the
-smallest model has a smaller vocabulary; dropout and label smoothing depend on the number of passes
-over the text; batch size and warm-up depend on the number of steps.
+smallest model has a limit of its own on the vocabulary; dropout and label smoothing depend on the
+number of passes over the text; batch size and warm-up depend on the number of steps.
 
 The expected loss (`regard.budget.loss`) is computed only to inform the user.
 """

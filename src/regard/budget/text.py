@@ -56,9 +56,8 @@ class ParallelText(NamedTuple):
     ) -> "ParallelText":
         """Measure the text in files that correspond line by line.
 
-        A line without a counterpart is not counted. Raises DataError if a file cannot be
-        read, or if all sources or all targets are empty; ModelError if the tokenizer cannot be
-        opened.
+        A line without a counterpart is not counted. Raises DataError if a file cannot be read, or
+        if all sources or all targets are empty; ModelError if the tokenizer cannot be opened.
         """
         known = None if tokenizer is None else open_tokenizer(tokenizer)
         for path in (*sources, *targets):
