@@ -45,7 +45,7 @@ class DecoderState:
     memory: tuple[Cache, ...]
     """Keys and values of the encoded source, layer by layer."""
     memory_mask: Bool[Tensor, "sentences 1 1 source"]
-    """True where the source is not padding."""
+    """True where the source is not padding and, if `source_end` is False, not </s>."""
     position: Int[Tensor, "sentences beams"]
     """The position with which the last token of each hypothesis was embedded; -1 at first."""
     reach: int = 0

@@ -116,7 +116,10 @@ class EncoderDecoder(Computing, ABC):
     def factors(
         self, states: Float[Tensor, "tokens d_model"]
     ) -> tuple[Float[Tensor, "tokens width"], Float[Tensor, "vocabulary width"]]:
-        """Two matrices, X and W, that a loss multiplies: X W^T are the logits of these states."""
+        """Two matrices, X and W, that a loss multiplies: X W^T are the logits of these states.
+
+        Biases below `LEAST_BIAS`, which exclude a token, are raised to `LEAST_BIAS`.
+        """
         return with_bias_columns(states, self.output_matrix.weight, self.output_bias)
 
     @property

@@ -2,8 +2,8 @@
 
 `Arithmetic` has a method for each equation. `regard.arithmetic` has the implementations: the
 definitions (`Plain`), and faster ones for each kind of machine. When a model is opened or trained,
-`arithmetic.choose` selects an implementation, which becomes the attribute `by` of all modules of
-the model. An implementation is called an arithmetic.
+`arithmetic.choose` selects an implementation, which becomes the attribute `by` of all `Computing`
+modules of the model. An implementation is called an arithmetic.
 """
 
 from __future__ import annotations
@@ -96,11 +96,13 @@ class Arithmetic(ABC):
     window: int = 2048
     """This many sentences are read, sorted by length and divided into batches together."""
     batch_tokens: int = 2048
-    """The most source tokens that decoding puts in one batch, padding included."""
+    """The most source tokens that decoding puts in one batch, padding included; fewer if the beam
+    is above 4. A longer sentence is a batch of its own."""
     side_by_side: bool = True
     """Whether decoding computes several batches at the same time, each with some of the cores."""
     streams: Together | None = None
-    """The threads that decode batches on a GPU at the same time; None on a CPU."""
+    """The threads that decode batches on a GPU at the same time; None if batches are not
+    decoded on a GPU."""
     few_rows_limits: FewRowsLimits | None = None
     """The limits of batches that `arithmetic.few_rows` decodes; None if it decodes no batch."""
     granule: Granule = ONE_STEP

@@ -21,8 +21,9 @@ from regard.run.model_directory import Model, open_model
 def settled(precision: str) -> str:
     """`precision` itself or, for "auto" and "fastest", the precision that suits this machine.
 
-    "auto" is bf16 if the device multiplies faster in bf16, else fp32; "fastest" is int8 on an x86
-    processor with VNNI, else as "auto". Raises RecipeError for an unknown precision.
+    "auto" is bf16 if the device multiplies faster in bf16, else fp32; "fastest" is int8 if the
+    device is an x86 CPU with VNNI, else as "auto". Raises RecipeError for an unknown precision, and
+    the errors of `choose_device`.
     """
     if precision not in ("fp32", "bf16", "int8", "auto", "fastest"):
         raise RecipeError(f"precision {precision}: it is fp32, bf16, int8, auto or fastest")
@@ -37,6 +38,7 @@ def open_to_decode(
 
     Returns the model and the value of `exact`: False in place of None if the model computes in bf16
     or int8. `translation.load` explains the arguments and the errors, ModelError and RecipeError.
+    Also raises the errors of `choose_device`.
     """
     precision, device = settled(precision), choose_device()
     int8 = precision == "int8"

@@ -75,7 +75,7 @@ models with at least this many weights. For them, the loop is faster than PyTorc
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """The dtype for a precision; "auto" and "int8" mean bf16 if the device has it, else fp32.
+    """The dtype of a precision: "auto" and "int8" are bf16 if the device has fast bf16, else fp32.
 
     Raises RecipeError if `precision` is "int8" and the device cannot train in it.
     """
@@ -109,7 +109,7 @@ def for_training(
 ) -> ForTraining:
     """The implementations of the equations for training; on a CPU, they use `threads` cores.
 
-    Raises RecipeError if this machine lacks the recipe's arithmetic or precision.
+    Raises RecipeError if this machine cannot compute by the recipe's arithmetic and precision.
     """
     refuse_arithmetic(recipe, device, threads)
     asked = recipe.arithmetic
@@ -212,7 +212,7 @@ def _few_rows_limits(precision: str) -> FewRowsLimits:
 def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
     """The sizes (heads, d_k, d_v) of all `MultiHeadAttention` modules; `ExactInference` tests them.
 
-    The set is empty if there is none, or if the last bits of some results may depend on the batch.
+    The set is empty without such modules, or if the last bits of results may depend on the batch.
     """
     modules = list(model.modules())
     if any(
@@ -321,7 +321,7 @@ def refuse_int8_training(device: torch.device) -> None:
 
 
 def refuse_arithmetic(recipe: TrainingRecipe, device: torch.device, threads: int) -> None:
-    """Raise RecipeError if this machine lacks the recipe's arithmetic or precision."""
+    """Raise RecipeError if this machine cannot compute by the recipe's arithmetic and precision."""
     asked = recipe.arithmetic
     if recipe.precision == "int8":
         refuse_int8_training(device)

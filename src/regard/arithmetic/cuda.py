@@ -30,11 +30,11 @@ EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 takes head sizes that EFFICIENT_ATTENTION refuses. cuDNN's kernel is left out, because it spends
 time to build a plan for each new shape."""
 CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
-"""Attention kernels for training in which all batches have one shape; cuDNN's is preferred."""
+"""Attention kernels for training in which all batches have one shape, cuDNN's included."""
 STEPS_UNSEEN = 32
 """In a search, the host looks at the results only once in this number of steps. After each look,
 the host prepares the next steps, which takes as long as several steps. A sentence that has ended
-may take part in up to 31 more steps, which add nothing to it."""
+takes part in the steps until the next look, and maybe in later ones; they add nothing to it."""
 STREAMS = 2 if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 11) else 1
 """This many batches are decoded at the same time: the GPU computes one batch while the host records
 the next step of the other batch. With PyTorch before 2.11, the number is 1, because such a PyTorch
@@ -48,10 +48,10 @@ the big model in fp32, with a beam of 4 and sentences of 14 tokens or more (calc
 model in bf16 took a third of this memory. Short sentences need more memory for each token: a batch
 of short sentences that does not fit is decoded in halves."""
 MUCH_MEMORY = 40 * 10**9
-"""A GPU with at least this many bytes of memory computes the loss in chunks of `LARGE_CHUNK`
-tokens."""
+"""A GPU with at least this many bytes of memory computes the loss in chunks of at most
+`LARGE_CHUNK` tokens."""
 LARGE_CHUNK = 32_768
-"""The number of tokens in a chunk of the loss on a GPU with `MUCH_MEMORY`. With chunks of 8,192
+"""The most tokens in a chunk of the loss on a GPU with `MUCH_MEMORY`. With chunks of 8,192
 tokens instead, a training step of the base model on an H200 took about 1 ms longer, and used 2.6 GB
 less memory."""
 ATTEND, WRITE, ADD_NORM = Kernel("attend"), Kernel("write"), Kernel("add_norm")
@@ -66,8 +66,8 @@ MOST_WIDTH = 128
 MOST_VALUES = 8192
 """The kernel `RANKING` ranks at most this many values of each sentence."""
 _STRIDES = 16
-"""A bias of the scores gets strides that are multiples of `_STRIDES`, because EFFICIENT_ATTENTION
-would copy a bias with other strides."""
+"""In memory, each row of a bias of the scores begins at a multiple of `_STRIDES` numbers, because
+EFFICIENT_ATTENTION would copy a bias whose rows begin elsewhere."""
 
 
 class CudaMask(Mask):

@@ -28,8 +28,8 @@ from regard.hypotheses import Hypotheses
 from regard.variants import SmoothFeedForward
 
 LOOPED_STEPS = 8
-"""The number of steps of a search that one loop makes, if weights have 8 bits. A sentence that ends
-before the loop ends stays in the batch until the loop ends."""
+"""The most steps of a search that one loop makes, if weights have 8 bits. A sentence that ends
+before the loop ends stays in the batch at least until the loop ends."""
 ROOM_FOR = 32
 """At first, each sentence gets space for the keys and values of this many steps with a beam of 4.
 When the space of all sentences together is full, it is doubled."""
@@ -203,7 +203,10 @@ class FewRows:
 
 
 def compile_loops() -> None:
-    """Compile all loops, for weights of all types, so that no later command must compile them."""
+    """Compile all loops of `regard.arithmetic`, for weights of all types.
+
+    No later command must then compile these loops.
+    """
     import_module("regard.arithmetic.loops.steps")
     for weights in "float32", "uint16", vnni.ROUNDED:
         for loop in loops.encode_layers, loops.decode_layers, loops.project:

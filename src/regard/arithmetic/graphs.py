@@ -20,8 +20,8 @@ from regard.machine.devices import GRAPHS, is_out_of_memory
 
 _log = logging.getLogger("regard.graphs")
 WORTH_RECORDING = 4
-"""A step is recorded if a granule has at least this many steps: to record a step takes about as
-long as to launch two steps."""
+"""A step is recorded only if a granule has at least this many steps: to record a step takes about
+as long as to launch two steps."""
 
 
 class RecordedSteps(threading.local, Granule):

@@ -64,7 +64,7 @@ class ExactInference(Inference):
         """Whether linear layers and attention of the model's sizes give the same bits in any batch.
 
         Both are tested with each number of threads; attention is tested with as many queries as
-        keys, with 1 query and with `beam` queries.
+        keys, with 1 query and with `beam` queries. 8-bit layers are exact, and are not tested.
         """
         threads = list(threads)
         blocked = [layout for layout in self._layouts if isinstance(layout, BlockedLinear)]

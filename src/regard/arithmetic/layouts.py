@@ -212,7 +212,7 @@ def largest_weight() -> int:
 
 
 def has_vnni() -> bool:
-    """Whether this is an x86 processor with VNNI, on which products of 8 bits are exact."""
+    """Whether 8-bit products are exact with weights up to 127, as on an x86 processor with VNNI."""
     return largest_weight() == LARGEST
 
 

@@ -102,7 +102,7 @@ class Loops(Cpu):
     def pair_gradient(
         self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
     ) -> PairLosses:
-        """Turn the logits of two passes (R-Drop) into their gradients, in place; return losses."""
+        """Turn the logits of two passes (R-Drop) into their gradients, in place."""
         found = PairLosses(*torch.empty(3, len(first), 1).unbind())
         one = array(labels[:, 0].contiguous())
         outputs = (array(numbers[:, 0]) for numbers in found)

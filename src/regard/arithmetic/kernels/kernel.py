@@ -16,10 +16,11 @@ inference, a thread also holds it while it uses `sdpa_kernel`, a setting that al
 
 
 class Kernel:
-    """A kernel of this package. It is used until it fails once, for example for lack of a compiler.
+    """A kernel of this package. The function `name`_kernel of the module `name` launches it.
 
-    The kernel `name` is launched by the function `name`_kernel of the module `name`. If a kernel
-    fails, a warning is logged, but only for the first of all kernels that fail.
+    A kernel is used until it fails once, for example for lack of a compiler. Then a warning is
+    logged, but only for the first of all kernels that fail. If a kernel fails for lack of memory,
+    the error is raised instead, and the kernel stays in use.
     """
 
     _warned = False
