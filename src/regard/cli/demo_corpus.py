@@ -62,9 +62,10 @@ def write_trees(folder: Path, trees: int) -> "TrainingFiles":
 
 
 def _refuse_other_text(path: Path, first: str) -> None:
-    """Raise DataError if `path` exists and does not begin, as a demo's file, with the line `first`.
+    """Raise DataError if the file `path` exists and its first line is not `first`.
 
-    A file that an interrupted demo left may be replaced; a file of the user may not.
+    `first` is the first line of a demo's file. A file that an interrupted demo left may be
+    replaced; a file of the user may not.
     """
     if not path.exists():
         return

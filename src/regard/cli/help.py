@@ -41,7 +41,7 @@ ALIASES = {
     "torchrun": "scaling",
     "words": "glossary",
 }
-"""Other names of topics, each with the topic's own name."""
+"""Other names of topics; each value is the name of the topic's page."""
 
 
 def _topics() -> dict[str, Path]:

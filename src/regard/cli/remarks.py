@@ -24,7 +24,7 @@ def on_forms(texts: Sequence[Sequence[str]]) -> tuple[int, str] | None:
 
     The result is None if the shares hardly differ. NFC and NFD are normalization forms of Unicode.
     A letter such as an umlaut or a syllable of Hangul is one character in NFC, and several in NFD,
-    which macOS writes. Scores take the two forms of a letter for different letters.
+    which some programs of macOS write. Scores take the two forms of a letter for different letters.
     """
     shares = [sum(not is_normalized("NFC", line) for line in text) / len(text) for text in texts]
     most = max(range(len(texts)), key=shares.__getitem__)

@@ -297,7 +297,7 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
 
 
 def _listen(host: str, port: int) -> "socket":
-    """Listen at an address; raises RecipeError if this is not possible."""
+    """A socket that listens at this address; raises RecipeError if listening is not possible."""
     from socket import AF_INET, AF_INET6, create_server
 
     family = AF_INET6 if ":" in host else AF_INET

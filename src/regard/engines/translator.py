@@ -62,7 +62,7 @@ class EngineTranslator(Translator):
     @property
     @abstractmethod
     def versions(self) -> Mapping[str, str]:
-        """The version of the engine, and other facts about its computation, each with its name."""
+        """The version of the engine, perhaps with other facts about its computation, by name."""
 
     @property
     def network(self) -> EncoderDecoder:

@@ -123,7 +123,7 @@ class Prefixes:
 
     sources: list[list[int]]
     written: Tensor
-    """[rows, length] Token ids."""
+    """[rows, length] Token ids from <s> on."""
 
     def select(self, rows: Tensor) -> Prefixes:
         """The state of the rows with the numbers `rows`, in this order."""
@@ -218,7 +218,8 @@ class CTranslate2Translator(EngineTranslator):
     def _ask(self, sources: Sequence[Sequence[int]], steps: int, recipe: SearchRecipe) -> list[Any]:
         """Begin a search of `steps` steps; return an asynchronous answer per source.
 
-        The method `result` of an answer waits for all hypotheses of the source, finished and live.
+        The method `result` of an answer waits, then returns the source's hypotheses, finished and
+        live: all of them or, with a beam of 1, the only one.
         """
         many = recipe.beam * (steps + 1) if recipe.beam > 1 else 1
         answers: list[Any] = self.model.translator.translate_batch(

@@ -11,9 +11,10 @@ Flaw = Literal["echo", "repetition", "truncation"]
 
 COPIES, _LONGEST_PERIOD = 3, 4
 """A repetition is a group of at most _LONGEST_PERIOD words or characters that comes COPIES times in
-a row."""
+a row. Every word of the group has a letter, or every character of the group is a letter."""
 FEWEST_ECHOED = 3
-"""A text with fewer words than this is never an echo: it may be a name, which is not translated."""
+"""A text with fewer words than this is never an echo: it may be a name, which is not translated.
+Words without a letter, such as numbers, are not counted."""
 _UNSPACED = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]|{CHINESE_OR_JAPANESE.pattern}")
 """Characters of Thai, Lao, Burmese, Khmer, Chinese and Japanese: scripts without spaces."""
 _STRETCH = re.compile(f"(?:{_UNSPACED.pattern})+")

@@ -67,7 +67,7 @@ class Remembering:
 
     state: Any
     tokens: Tensor
-    """[rows, length] Token ids."""
+    """[rows, length] Token ids from <s> on."""
 
     def select(self, rows: Tensor) -> Remembering:
         """The state and the tokens of the rows with the numbers `rows`, in this order."""

@@ -17,8 +17,8 @@ from regard.translation import PartialListener, Translator
 from regard.view.look import Look, seen
 
 MOST_CELLS = 4_000_000
-"""The attention of a sentence is not returned if it has more weights than this, in all heads and
-layers together. This many weights take 16 MB."""
+"""Neither the attention weights nor the word alignment of a sentence is returned if there are more
+weights than this, in all heads and layers together. This many weights take 16 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,8 @@ class SentenceRequest:
     sentence: str
     n_best: int = 1
     on_partial: PartialListener | None = None
-    """A function that is called, in any thread, with the unfinished translation."""
+    """A function that is called, in any thread, with the unfinished translation. There is no
+    call for a sentence that is split, or if CTranslate2 or ONNX Runtime computes the model."""
     align: bool = False
     """Whether to return the word alignment."""
     attend: bool = False
@@ -65,9 +66,9 @@ class Rendering(Mended):
 class Engine:
     """A translator with a queue of sentences.
 
-    The queue refuses sentences while it has `most_waiting` or more. With `retry`, there is a second
-    search for each sentence whose translation looks wrong. Engines that share the lock `turn`
-    translate one after another, so that each can use all cores.
+    The queue refuses sentences while it has `most_waiting` or more, as `Batcher` counts them. With
+    `retry`, there is a second search for each sentence whose translation looks wrong. Engines that
+    share the lock `turn` translate one after another, so that each can use all cores.
     """
 
     def __init__(
@@ -152,9 +153,9 @@ class Engine:
         return renderings
 
     def _attended(self, request: SentenceRequest, rendering: Rendering) -> Rendering:
-        """Return `rendering` with the requested attention weights of the best translation.
+        """Return `rendering` with the requested alignment and weights of the best translation.
 
-        The weights are left out if the model has none, if there are more than MOST_CELLS, or if the
+        Both are left out if the model has no attention weights or more than MOST_CELLS, or if the
         sentence or its translation is too long for the model.
         """
         if not self.attends:

@@ -104,9 +104,9 @@ def _identifier() -> Any:
 class Detector:
     """Detects which of the given languages a text is in.
 
-    py3langid may not know a given language. A text is taken for a language that py3langid does not
-    know in two cases. First: py3langid knows no given language. Second: of all languages that
-    py3langid knows, the most probable one is not given, and its probability is above `SURE`.
+    If py3langid does not know some of the given languages, a text is taken for one of these in two
+    cases. First: py3langid knows no given language. Second: of all languages that py3langid knows,
+    the most probable one is not given, and its probability is above `SURE`.
     """
 
     def __init__(self, languages: Sequence[str]):

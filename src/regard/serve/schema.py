@@ -13,8 +13,9 @@ from regard.text.passages import Passage
 from regard.view.look import Look
 
 MOST_WEIGHTS = 200_000
-"""An answer with more attention weights than this is refused. With 6 layers and 8 heads, a sentence
-of 36 words and its translation of 36 words have almost this many, which take 2 MB as JSON."""
+"""A request to /v1/translate is refused if its answer has more attention weights than this. With 6
+layers and 8 heads, a sentence of 36 words and its translation of 36 words have almost this many,
+which take 2 MB as JSON."""
 
 
 def _encoded(text: str) -> str:

@@ -23,8 +23,10 @@ BUSY = "The server is busy: try again later"
 RETRY_AFTER = (1, 4)
 """A refused client is asked to try again after a random delay in this range, in seconds."""
 READ_INLINE = 2000
-"""Plain text of at most this many characters is split into sentences, and their sub-words are
-counted, in the event loop's thread. Longer text, and all HTML, is read in another thread."""
+"""Plain text of at most this many characters is split into sentences in the event loop's thread;
+longer text, and all HTML, is split in another thread. After that, the sub-words of a request's
+sentences for one model are counted: in another thread if the sentences have more characters than
+this together, else in the event loop's thread."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,7 @@ class Service:
 
 
 async def _submit_all(jobs: Sequence[Job], ask: Callable[[int, str], SentenceRequest]) -> None:
-    """Submit the sentences of one engine's jobs; long texts are submitted in another thread."""
+    """Submit the sentences of one engine's jobs, in another thread if they are long together."""
     if sum(len(sentence) for job in jobs for sentence in job.passage.sentences) <= READ_INLINE:
         _submit(jobs, ask)
     else:

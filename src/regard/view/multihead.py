@@ -53,7 +53,7 @@ def draw_multihead(drawing: Drawing, model: Transformer) -> None:
 
 
 def _one_head(drawing: Drawing, attention: MultiHeadAttention) -> None:
-    """Draw the left half: equation (1) with the sizes of one head."""
+    """Draw the left half: the attention function, usually equation (1), with one head's sizes."""
     x, d_k, d_v = _ONE, attention.d_k, attention.d_v
     drawing.text(x, FIGURE_2[1] - 24, _name(attention), size=14)
     dropped = f", dropout {attention.dropout:g}" if attention.dropout else ""

@@ -32,8 +32,9 @@ def attention_page(
     """An HTML page of all attention weights of a sentence; user input is escaped.
 
     At first, the page shows attention of this `kind`, in this `layer` and these `heads` (all if
-    none are given). The query at position `place` is pinned: it stays selected until the user pins
-    another word. Layers and heads are numbered from 0; -1 is the last layer.
+    none are given). If `place` is not None, the query at position `place` is pinned: it stays
+    selected until the user pins another word, unpins this one, or chooses another kind. Layers and
+    heads are numbered from 0; -1 is the last layer.
     """
     first = {
         "kind": kind,
