@@ -1,4 +1,4 @@
-"""Claims about a part of the model, tested by leaving it out, or about the model's proportions."""
+"""Claims about the model and its training, tested by changing or leaving out one thing."""
 
 from regard.claims.parts import Claim, Evidence
 from regard.claims.recipes import CHANGES, RATIOS
@@ -176,4 +176,4 @@ ABLATIONS = (
         _inner_width,
     ),
 )
-"""The claims that are tested by leaving a part out, or by changing a proportion."""
+"""The claims that are tested by changing one thing in the model or in its training."""

@@ -1,4 +1,4 @@
-"""Claims of the paper that calculations check: on positions, convolutions, gradients, heads."""
+"""Claims that calculations check: on positions, convolutions, dot products, gradients, heads."""
 
 from regard.claims import calculations
 from regard.claims.calculations import DISTRIBUTIONS, HEADS
@@ -132,4 +132,4 @@ EXACT = (
         _head_costs,
     ),
 )
-"""The claims that need no training."""
+"""The claims of this module. `SCORING` has one more claim that needs no training: on costs."""

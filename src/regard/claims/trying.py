@@ -3,7 +3,7 @@
 All files are in the directory `out`, here called DIR:
 
 DIR/parts/NAME-SEED.json   the numbers of a finished part, and the settings that gave them
-DIR/corpus, DIR/data-*     the built-in corpus, prepared
+DIR/corpus, DIR/data-*     the built-in corpus, and data prepared from it
 DIR/size.json              the size of the trainings
 DIR/runs/NAME-SEED         the run directory of a training
 DIR/result.json            figures and verdicts of the claims that were tried last
@@ -36,8 +36,8 @@ def try_claims(
 
     Parts that an earlier call finished are not done again; a training that was stopped continues.
     `jobs` processes share the work, each with one thread; 0 means this process. `heard` is called
-    for each finished part. Raises DataError if `out` holds parts of another size. Errors of
-    training are raised, too.
+    for each finished part, parts of earlier calls included. Raises DataError if `out` holds parts
+    with other settings, such as another size. Errors of training are raised, too.
     """
     parts = {part.name: part for claim in claims for part in claim.parts}
     tasks = [

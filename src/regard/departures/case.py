@@ -53,7 +53,7 @@ class Compared(NamedTuple):
         return PAPER_RECIPES[self.row]
 
     def changed(self, *fields: str) -> list[str]:
-        """The fields, as `section.key`, in which the recipe differs from the recipe of the row."""
+        """The names in `fields` (`section.key`) whose values differ from the row's recipe."""
         return [
             field for field in fields if value(self.recipe, field) != value(self.printed, field)
         ]

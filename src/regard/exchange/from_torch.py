@@ -61,7 +61,8 @@ class Program:
     """Whether the program multiplies embeddings by sqrt(d_model)."""
     norm_epsilon: float = _NORM_EPSILON
     source_embedding: str = ""
-    """The name of the source's embedding in the state dict; if "", regard looks for it."""
+    """The full name of the source's embedding matrix in the state dict, such as "src.weight"; if
+    "", regard looks for the matrix. `target_embedding` is the same for the target."""
     target_embedding: str = ""
     generator: str = ""
     """The name of the layer before the softmax, or of the embedding whose matrix this layer uses;
@@ -166,9 +167,9 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
     example "generator" for the output layer. If there is only one embedding, source and target
     share it. The matrix of the output layer counts as an embedding, too, if its name contains "emb"
     or has no word of `OUTPUT`. The table of positions is the only other tensor with the shape of
-    such a table; if no tensor or more than one has this shape, the returned name is "". Raises
-    RecipeError if no matrix or more than one matrix fits a role, or if the file lacks the table of
-    positions that `program` names.
+    such a table. The returned name of the table is "" if no tensor or more than one has this shape,
+    or if `program` computes the positions. Raises RecipeError if no matrix or more than one matrix
+    fits a role, or if the file lacks the table of positions that `program` names.
     """
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]

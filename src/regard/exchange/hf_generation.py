@@ -132,7 +132,10 @@ def _id(keys: ForeignConfig, key: str, vocabulary: int) -> int:
 
 
 def _forbidden(keys: ForeignConfig, vocabulary: int, end: int) -> frozenset[int]:
-    """The ids that the search never writes; raises ModelError if `end` is one of them."""
+    """The ids that the search never writes.
+
+    Raises ModelError if `end` is one of them, or if words of several ids are forbidden.
+    """
     words = keys.get("bad_words_ids", [])
     if not isinstance(words, list):
         raise keys.refusal("bad_words_ids", "a list of lists of ids")

@@ -18,7 +18,7 @@ OURS = "regard.tokenizer.json"
 def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> None:
     """Write the tokenizer's files; a text may have at most `positions` tokens.
 
-    Raises ModelError for a tokenizer that is neither regard's own nor a MarianTokenizer.
+    Raises ModelError unless the tokenizer is regard's own, or MarianTokenizer can open its files.
     """
     if isinstance(tokenizer, Tokenizer):
         _write_ours(tokenizer, positions, folder)

@@ -15,7 +15,8 @@ def write_imported(out: Path, foreign: Foreign) -> Certificate:
 
     The written model is opened. If the foreign model can be run here, both models are compared.
     Raises ModelError if their logits differ by more than `TOLERANCE` allows, and RegardError if
-    `out` exists or cannot be written. After an error, nothing that was written is left behind.
+    `out` cannot be written, or exists and is not an empty directory. After an error, nothing that
+    was written is left behind.
     """
     about = {
         "imported": {

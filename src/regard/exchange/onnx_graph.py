@@ -1,8 +1,8 @@
 """The Transformer as two ONNX graphs, node by node: the encoder, and one step of the decoder.
 
-    encoder   source [sentences, source]  ->  keys and values of the memory, for every layer
-    decoder   tokens [rows], source [rows, source], the memory, the past  ->  logits [rows,
-              vocabulary], and the past with one position more
+    encoder   source [sentences, source]  ->  keys and values of the memory, for each decoder layer
+    decoder   tokens [rows], source [rows, source], these keys and values, the past  ->  logits
+              [rows, vocabulary], and the past with one position more
 
 The axis named source is the length of the padded sources. The memory is the encoder's output. A row
 is one hypothesis. The past is a plain cache: keys [rows, heads, length, d_k] and values [rows,

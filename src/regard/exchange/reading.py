@@ -20,7 +20,7 @@ from regard.files.regular import COPY_AGAIN, checksum, open_regular, read_regula
 from regard.files.tensors import read_tensors
 
 LONGEST_CONFIG = 2**18
-"""A configuration file of more bytes than this is refused."""
+"""A configuration of more bytes (JSON) or more characters (YAML) than this is refused."""
 LONGEST_TEXT = 2**26
 """A vocabulary, or another text file, of more bytes than this is refused."""
 _MOST_BRACKETS = 1000
@@ -30,7 +30,7 @@ bytes of the file."""
 
 
 def text_of_file(path: Path, longest: int = LONGEST_TEXT) -> str:
-    """The text of a UTF-8 file; raises ModelError if it is missing, too long, or not text."""
+    """The text of a UTF-8 file of at most `longest` bytes; raises ModelError for any other file."""
     try:
         return read_regular(path, longest).decode()
     except UnicodeDecodeError:

@@ -81,7 +81,8 @@ class Texts:
 class SpecialNames:
     """The names of special pieces in a vocabulary; None if the foreign program has no such piece.
 
-    A decoder begins with the piece `begin`, and never outputs `begin` or `pad`.
+    A decoder begins with the piece `begin`. It never outputs `begin` or `pad`, unless this piece is
+    also `end`.
     """
 
     pad: str | None
@@ -129,8 +130,8 @@ def tokenizer_of(
     vocabulary. `given` are vocabularies that were found in the model itself; they replace the files
     `texts.vocabularies`. With `restricted`, words are divided only into pieces of the vocabulary
     and single characters. Raises ModelError if a file cannot be read, is damaged or does not fit
-    the model. Raises RecipeError if `texts` names too few files, files that cannot be combined, or
-    a language whose code is not two or three small letters.
+    the model. Raises RecipeError if `texts` names too few or too many files, files that cannot be
+    combined, or a language whose code is not two or three small letters.
     """
     texts.refuse_unfit()
     known = _known(texts, given, shared)

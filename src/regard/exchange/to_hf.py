@@ -81,9 +81,10 @@ def refuse_unmarian(recipe: ModelRecipe) -> None:
 
 
 def positions_of(model: Model) -> int:
-    """The number of positions of the exported model: enough for the longest source and its output.
+    """The value of `max_position_embeddings` in the exported model.
 
-    If the model has a foreign tokenizer, as most imported models do, this is data.max_length.
+    If the model has a foreign tokenizer, as most imported models do, this is data.max_length. If
+    the tokenizer is regard's own, this is enough for the longest source and its output.
     """
     longest = model.recipe.data.max_length
     if isinstance(model.tokenizer, ForeignTokenizer):

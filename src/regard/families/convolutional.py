@@ -29,8 +29,8 @@ from regard.recipe import ModelRecipe
 HALF = 0.5**0.5
 """A sum of two terms, multiplied by this number, has the variance of one term."""
 EMBEDDED = 0.1
-"""The standard deviation of embeddings before training; with larger inputs, gates would change the
-variance."""
+"""Embeddings are multiplied by this number. Before training, it is the standard deviation of token
+embeddings; with larger inputs, gates would change the variance."""
 
 KeysValues = tuple[Tensor, Tensor]
 """[rows, source, d_model] each. The keys are the encoder's outputs. The values are the sums of keys
@@ -44,7 +44,7 @@ class GatedLayer(Computing):
         super().__init__()
         d, self.dropout = recipe.d_model, recipe.dropout
         self.convolution = Convolution(d, 2 * d, recipe.kernel, causal=causal)
-        # The factor is 4, because a gate leaves a quarter of the variance.
+        # A gate leaves a quarter of the variance; dropout divides the variance by 1 - dropout.
         draw_variance(self.convolution.W, 4 * (1 - recipe.dropout))
 
 

@@ -25,7 +25,7 @@ The shortest time counts, because other work of the machine delayed the shortest
 
 
 def operations(layer: str, sizes: Sizes) -> int:
-    """The number of floating-point operations of a forward pass, as PyTorch counts them.
+    """The floating-point operations of a forward pass over one sequence, as PyTorch counts them.
 
     PyTorch counts only matrix products and convolutions.
     """
@@ -38,7 +38,10 @@ def operations(layer: str, sizes: Sizes) -> int:
 
 
 def peak_memory(layer: str, sizes: Sizes) -> int:
-    """The peak memory of a forward and a backward pass in bytes, without weights and input."""
+    """The peak memory in bytes of a forward and a backward pass over one sequence.
+
+    The memory of the weights and of the input is not counted.
+    """
     with _device(layer):
         module, x = _made(layer, sizes)
         with _Living() as living:

@@ -128,5 +128,5 @@ LAYERS: Mapping[str, Callable[[Sizes], nn.Module]] = {
     "dilated": lambda s: Convolutional(s.d, s.k, s.k),
     "separable": lambda s: Convolutional(s.d, s.k, separable=True),
 }
-"""For the name of a layer, a function that makes the layer. Dilated layers are meant to be stacked:
-see `path.path_length`."""
+"""For the name of a layer, a function that makes the layer. A dilated layer here has dilation k; a
+stack of dilated layers has the dilations 1, k, k^2, ... (`path.path_length`)."""

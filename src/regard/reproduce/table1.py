@@ -19,7 +19,8 @@ from regard.reproduce.tables import NONE, Experiment, GrowingTable, Study
 NS = (32, 128, 512, 2048, 8192)
 DS = (64, 256, 1024)
 KERNEL, NEIGHBOURHOOD = 3, 64
-"""k, the width of convolutions, and r, the neighbourhood of restricted self-attention."""
+"""k, the width of convolutions, and r, the neighbourhood of restricted self-attention; path lengths
+are measured with r = 8."""
 PATHS = (9, 27, 81, 243)
 """The values of n at which path lengths are measured. They are powers of KERNEL."""
 CHAINS = (32, 64, 128)
