@@ -39,7 +39,7 @@ class Progress:
     done: int
     """The number of bytes read so far, counted in the stored files, which may be compressed."""
     total: int
-    """The size of all stored files, in bytes."""
+    """The size of all stored files, in bytes; for trees, of gold, silver or validation files."""
     pairs: int
     """The number of pairs, or of trees, that have been read."""
 
@@ -71,7 +71,7 @@ class AlignedBlock:
 class AlignedText:
     """Source files and their target files; each file is read several times.
 
-    `listen` is called with the progress while files are read. Raises DataError if the number of
+    `each` calls `listen` with the progress; `pairs` does not. Raises DataError if the number of
     source files differs from the number of target files, if a file cannot be read, or if a file,
     such as a pipe, can be read only once.
     """

@@ -8,9 +8,9 @@ numbers. There are two layouts. In "grouped", a batch holds pairs of similar len
 vary in shape. In "packed", every batch has the same shape, and each row is filled with pairs.
 
 An epoch is a random order of all pairs, cut into windows. Batches are planned one window at a time,
-which limits the memory and the time before the first batch. The plan of a window depends only on
-the seed, the epoch and the window, so the place that training has reached in the data is three
-numbers: epoch, window, batch.
+which limits the memory and the time before the first batch. For given pairs and settings, the plan
+of a window depends only on the seed, the epoch and the window, so the place that training has
+reached in the data is three numbers: epoch, window, batch.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ class EncodeForTraining:
     It drops the pairs in `held_out`, duplicates, and pairs that break the `rules`. Pairs in
     `valid`, the given validation pairs, are counted, but kept. `repeats` is a file in which
     `mark_repeats` marked the duplicates; with None, duplicates are kept. `mix` has a number for
-    each file of the corpus: how often the pairs of the file are written. If `mix` is empty, all
-    pairs are written once.
+    each source file of the corpus: how often its pairs are written. If `mix` is empty, all pairs
+    are written once.
     """
 
     def __init__(

@@ -44,12 +44,13 @@ def grouped(
     All lengths must be at least 1 and within the token limits.
 
     A row holds one pair, unless this leaves too much padding, as in a corpus of few batches. Then
-    rows are joined, two into one; this is done once or twice. The first time, rows are sorted by
-    source length minus target length; the first row is joined with the last, the second with the
-    last but one, and so on. Then this difference is about equal in all joined rows, so that rows of
-    similar source length also have similar target lengths. The second time, rows are sorted by
-    source length plus target length. If a joining would make any row exceed the token limits, this
-    joining and the next are left out. If `join` is False, no rows are joined.
+    rows are joined, two into one, and a second time if there is still too much padding. The first
+    time, rows are sorted by source length minus target length; the first row is joined with the
+    last, the second with the last but one, and so on. Then this difference is about equal in all
+    joined rows, so that rows of similar source length also have similar target lengths. The second
+    time, rows are sorted by source length plus target length. If a joining would make any row
+    exceed the token limits, this joining and the next are left out. If `join` is False, no rows are
+    joined.
 
     Little padding has a disadvantage: pairs of equal lengths stay together. If two pairs share a
     batch in one epoch, the probability that they share one in the next epoch, too, is about one

@@ -30,7 +30,7 @@ class PairSource(Protocol):
 
 
 class ArbitraryPairs:
-    """Pairs of given lengths; the ids are drawn anew at each call, and no id is </s>."""
+    """Pairs of given lengths; ids are drawn anew at each call. No id is </s>, not even the last."""
 
     def __init__(self, lengths: NDArray[np.int32], sizes: tuple[int, int]):
         """`lengths` is [2, pairs]; `sizes` are the sizes of the source and target vocabularies."""

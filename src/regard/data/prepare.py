@@ -296,9 +296,9 @@ def complete(
 
     `inputs` are the files that the data was made from, by names such as "train.source".
     `silver_share` is the requested fraction of silver trees, which a parser made, among the
-    training trees. `mix` has a number for each file: how often an epoch has its pairs; empty means
-    once. `sample` is the fraction of the text from which the tokenizer was learned; None if the
-    tokenizer was given.
+    training trees. `mix` has a number for each source file: how often an epoch has its pairs; empty
+    means once. `sample` is the fraction of the text from which the tokenizer was learned; None if
+    the tokenizer was given.
     """
     files = FILES | {*tokenizer_files(folder)}
     manifest = {

@@ -54,8 +54,8 @@ def survey(
     the same chance, nearly all common pairs would be drawn, and none of their copies would be
     trained on. The digests of all pairs are written to the file `digests`, for `mark_repeats`, if
     they are needed. If `mixed` is True, equal pairs of two files have different digests, so that
-    both are kept. Raises DataError for a bad line, misaligned files, an empty corpus, or, with
-    `hold_out`, fewer than ten different clean pairs.
+    both are kept and count as different. Raises DataError for a bad line, misaligned files, an
+    empty corpus, or, with `hold_out`, fewer than ten different clean pairs.
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0

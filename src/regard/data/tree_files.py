@@ -21,7 +21,7 @@ class Treebank:
     files: Sequence[Path]
 
     def trees(self, read: Callable[[int], object] | None = None) -> Iterator[Tree | None]:
-        """Yield each tree of the files, or None for a tree without words.
+        """Yield each tree of the files, or None for a tree that has only traces.
 
         Traces, function tags and the outer bracket are removed from each tree. `read` is called
         with the number of bytes read since its last call. Raises DataError for a bad file.

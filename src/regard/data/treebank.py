@@ -68,7 +68,7 @@ def prepare_trees(
     repetition. With None, no tree is repeated.
 
     Without silver trees, new trees are made from the gold trees, by exchanging phrases between
-    them: as many as data.recombined says, but at most `MOST_NEW` from each gold tree.
+    them: at most as many as data.recombined says, and at most `MOST_NEW` from each gold tree.
 
     Without validation trees, some of `trees` are drawn for validation, with the recipe's seed: as
     many as data.held_out says, but at most a tenth. The drawn trees, other trees with the same

@@ -6,7 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Positions = NDArray[np.int64]
-"""Places in a text: each is the index of a byte, counted from 0 through all words."""
+"""Places in a text: each is the index of a byte, counted from 0 through all words.
+
+`Meetings` also uses this type for pieces and weights.
+"""
 
 
 class Meetings:
@@ -90,8 +93,8 @@ class DividedText:
     def join(self, starts: Positions, piece: int) -> tuple[Meetings, Meetings, int]:
         """Replace the pairs at `starts` by `piece`.
 
-        Returns the pairs that are no longer neighbours, the pairs that have become neighbours, and
-        how often the replaced pair occurred.
+        Returns the other pairs that are no longer neighbours, the pairs that have become
+        neighbours, and how often the replaced pair occurred.
         """
         second = self._after[starts]
         before, after = self._before[starts], self._after[second]

@@ -66,7 +66,8 @@ class AnyTokenizer(Protocol):
         """The text of each piece of a sentence, with a space before it if the piece begins a word.
 
         The names of ids 0, 1 and 2 are <pad>, <s> and </s>; the name of an id beyond the vocabulary
-        is empty. A piece that is only a part of a character becomes U+FFFD.
+        is empty. A piece that is only a part of a character becomes U+FFFD or, in SentencePiece,
+        keeps its name, such as <0xE2>.
         """
 
     def save(self, path: Path) -> None:

@@ -12,10 +12,10 @@ pair that raises L most. Byte-pair encoding instead joins the most frequent pair
 pieces are neighbours no more often than by chance.
 
 A pair (a, b) that occurs n times raises L by about n log(n N / (c(a) c(b))). Some descriptions
-leave out the first n and the logarithm, and rank by n / (c(a) c(b)). That is the gain of *one*
-occurrence: rare pairs are joined first, and a least count n must be chosen by hand. This module
-computes the gain of the whole text, without an approximation, so that rare pairs are not joined
-first; only pairs that occur once are left out.
+leave out the first n and the logarithm, and rank by n / (c(a) c(b)). That is a ranking by the gain
+of *one* occurrence: rare pairs are joined first, and a least count n must be chosen by hand. This
+module computes the gain of the whole text, without an approximation, so that rare pairs are not
+joined first; only pairs that occur once are left out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,7 @@ class Counts(NamedTuple):
     """The counts from which the gains of some pairs are computed."""
 
     pair: NDArray[np.int64]
-    """The number of places at which each pair can be joined."""
+    """How often each pair can be joined in the text."""
     left: NDArray[np.int64]
     """How often the left piece of each pair occurs in the text."""
     right: NDArray[np.int64]
@@ -91,7 +91,7 @@ class Learner:
     def join_best(self) -> tuple[str, str] | None:
         """Join everywhere the pair that raises the likelihood most; return its two pieces.
 
-        Returns None if no pair raises the likelihood.
+        Returns None if no pair that occurs at least LEAST times raises the likelihood.
         """
         best = self._pairs.best()
         if best is None:

@@ -8,7 +8,7 @@
      │    │     │                  └─ VBZ barks
     the  dog  barks
 
-An empty label is shown as ().
+An empty label or word is shown as ().
 """
 
 from collections import defaultdict

@@ -58,9 +58,8 @@ def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, 
     """Read a file with a score, a tab and a tree on each line, which is what a parser prints.
 
     Empty lines are skipped, and so are lines on which the parser failed: their tree is (()) or (),
-    and their score may be any text.
-    Raises DataError in the same cases as `read_trees`, and for a line that does not have a finite
-    score and exactly one tree.
+    and their score may be any text or be missing. Raises DataError in the same cases as
+    `read_trees`, and for a line that does not have a finite score and exactly one tree.
     """
     for number, line in _numbered(lines):
         if not line.strip() or _FAILED.fullmatch(line.split("\t", 1)[-1]):
@@ -124,7 +123,7 @@ def with_tags_of(tree: Tree, other: Tree) -> Tree:
 
 
 def without_blanks(tree: Tree) -> Tree:
-    """The tree with each blank in a word replaced by _, so that no word contains a blank."""
+    """The tree with each space in a word replaced by _, so that no word contains a space."""
     return tree.fold(_without_blanks)
 
 

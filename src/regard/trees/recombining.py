@@ -40,8 +40,8 @@ class Phrases:
     def recombined(self, tree: Tree, draw: random.Random) -> Tree | None:
         """The tree with some phrases replaced, at random.
 
-        Returns None if no phrase changed, or if the new sentence is longer than the sentences of
-        all given trees.
+        Returns None if no phrase changed, or if the new sentence has more words than the longest
+        sentence of the given trees.
         """
         found = tree.fold(lambda node, children: self._with_replaced(node, children, draw))
         return found if found != tree and len(found.words()) <= self._longest else None

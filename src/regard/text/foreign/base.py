@@ -71,7 +71,8 @@ class ForeignTokenizer(ABC, Generic[S]):
     ):
         """`source_order` is None if one vocabulary serves both sides.
 
-        Raises ModelError if the files are damaged or do not fit together.
+        Raises ModelError if the files are damaged or do not fit together, MissingExtra if a library
+        that reads them is not installed.
         """
         self.order, self.source_order = order, source_order
         self.settings, self.files = settings, dict(files)
@@ -85,7 +86,7 @@ class ForeignTokenizer(ABC, Generic[S]):
 
     @abstractmethod
     def _open(self) -> None:
-        """Read the files; raises ModelError."""
+        """Read the files; raises ModelError or MissingExtra."""
 
     @abstractmethod
     def _encoded(self, lines: Sequence[str], side: SideName) -> Iterable[list[int]]:
@@ -124,13 +125,13 @@ class ForeignTokenizer(ABC, Generic[S]):
         return {}
 
     def unknown(self, side: SideName) -> int | None:
-        """Our id of the piece that stands for unknown pieces; None if there is no such piece."""
+        """Our id of the piece that stands for unknown pieces; None if no such id is known."""
         return None
 
     def spelled(self, side: SideName) -> list[str]:
         """The pieces of a side in the order of our ids, as the foreign system spells them.
 
-        Ids 0, 1 and 2 are <pad>, <s> and </s>. The piece of an id that the vocabulary lacks is "".
+        Ids 0, 1 and 2 are <pad>, <s> and </s>. The list has "" for an id without a piece.
         """
         return [*SPECIAL, *self._pieces(self.order_of(side).foreign_ids[EOS + 1 :], side)]
 

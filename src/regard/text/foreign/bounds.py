@@ -93,7 +93,8 @@ def refuse_growth(model: bytes, path: Path) -> None:
     """Raise ModelError if a SentencePiece model may lengthen a text more than MOST_TIMES times.
 
     The model is a message of Protocol Buffers. Its fields 3 and 5 have the tables that replace
-    characters in encoding and decoding; field 2 has the text that stands for an unknown piece.
+    characters in encoding and decoding; field 2 has the text that stands for an unknown piece. Also
+    raises ModelError if these fields cannot be read.
     """
     try:
         growth = max(map(len, _values(model, 2, 44)), default=0)

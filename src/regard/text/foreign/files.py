@@ -84,8 +84,8 @@ def vocabulary_file(given: str | Path | Mapping[str, int], name: str) -> Origina
 def read_vocabulary(file: Original) -> dict[str, int]:
     """The pieces in a JSON file and their ids.
 
-    Raises ModelError if the file has no pieces, or if an id occurs twice or is not a whole number
-    from 0 to MOST_ENTRIES - 1.
+    Raises ModelError if the file is damaged or has no pieces, or if an id occurs twice or is not a
+    whole number from 0 to MOST_ENTRIES - 1.
     """
     vocabulary = read_json(file)
     if not isinstance(vocabulary, dict) or not vocabulary:

@@ -45,9 +45,11 @@ class MosesSettings(Section):
     source_language: _Language = "en"
     target_language: _Language = "en"
     tokenised: bool = True
-    """Whether Moses' tokenizer divides text into words; otherwise, text is divided at spaces."""
+    """Whether Moses' rules divide text into words and join words to text. Otherwise, text is
+    divided at blanks, and words are joined by spaces."""
     escaped: bool = True
-    """Whether & and quotes are escaped, for example & as &amp;, as Moses does by default."""
+    """Whether characters such as & and quotes are escaped, for example & as &amp;, as Moses does by
+    default. Without `tokenised`, no text is escaped."""
     dashes_split: bool = False
     """Whether a-b becomes a @-@ b: Moses' aggressive dash splitting."""
     normalised: bool = False
@@ -56,8 +58,8 @@ class MosesSettings(Section):
     separator: _Pieces = "@@"
     """The mark at the end of each piece of a word except the last."""
     threshold: int | None = None
-    """A piece whose count in target.counts is less than this is divided into smaller pieces. With
-    None, no piece in that file is divided."""
+    """A piece that target.counts lacks, or whose count there is less than this, is divided into
+    smaller pieces. With None, only pieces that the file lacks are divided."""
     source_threshold: int | None = None
     unknown: str = "<unk>"
     """The piece that stands for every piece that the vocabulary lacks."""
@@ -103,7 +105,8 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
         such a file for the target; `settings` has a threshold for each file. `specials` and `size`
         describe the target; `source_specials` and `source_size` describe the source, if there are
         two vocabularies. By default, special symbols are looked up by the names <pad>, <s> and
-        </s>, and the size follows from the largest id. Raises ModelError.
+        </s>, and the size follows from the largest id. Raises ModelError, or MissingExtra if there
+        are merges and subword-nmt is not installed.
         """
         files = {"vocab.json": vocabulary_file(vocabulary, "vocab.json")}
         if target_vocabulary is not None:

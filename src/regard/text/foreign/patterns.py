@@ -1,11 +1,12 @@
 """Decide whether matching a regular expression ends soon; anybody may have written the expression.
 
 The tokenizers library matches by backtracking, which may try every way to divide a text among the
-parts of an expression, and so run for ever. An expression is accepted if it is in KNOWN, or if two
+parts of an expression, and so run for ever. An expression in KNOWN is accepted. Any other is
+accepted if it has at most _LONGEST characters and only syntax that `_Scanner` reads, and if two
 conditions hold. First, in each alternative at most one part repeats without an upper bound, and
 that part is a single character or class. Second, the expression has at most MOST_WAYS choices,
-which are ways to match at one position. An optional part, for example, has two choices, and a part
-that repeats without an upper bound counts as one choice. The choices of successive parts are
+which are ways to match at one position. An optional character, for example, has two choices, and a
+part that repeats without an upper bound counts as one choice. The choices of successive parts are
 multiplied, and those of alternatives are added. Matching then takes at most about
 MOST_WAYS x length² steps.
 """
@@ -157,7 +158,7 @@ class _Scanner:
     def _escape(self) -> None:
         letter, self._rest = self._rest[:1], self._rest[1:]
         if not letter or (letter.isalnum() and letter not in "pPsSdDwWnrtbBAzZhH"):
-            raise _Unsafe  # this is a back reference, a group call, or a character's code
+            raise _Unsafe  # such as a back reference, a group call, or a character's code
         if letter in "pP":
             if not self._take("{"):
                 raise _Unsafe

@@ -84,7 +84,8 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         the ids; without `target_vocabulary`, both sides have one vocabulary. `specials` and `size`
         describe the target; `source_specials` and `source_size` describe the source, if there are
         two vocabularies. By default, special symbols are looked up by the names <pad>, <s> and
-        </s>, and the size follows from the largest id. Raises ModelError.
+        </s>, and the size follows from the largest id. Raises ModelError, or MissingExtra if the
+        library sentencepiece is not installed.
         """
         files = {"source.spm": read_original(source)}
         if target is not None:
@@ -115,7 +116,7 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
 
         tokenizer_config.json is read if it exists. If tokenizer_config.json asks for two
         vocabularies, target_vocab.json is read, too. By default, regard's <s> is MarianTokenizer's
-        pad token, because Marian's decoder begins with the pad token. Raises ModelError.
+        pad token, because Marian's decoder begins with the pad token. Raises the errors of `read`.
         """
         directory = Path(directory)
         path = directory / "tokenizer_config.json"
@@ -154,7 +155,11 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         )
 
     def prefix(self, line: str) -> str:
-        """The language code at the beginning of a line, such as `>>de<<`; "" if there is none."""
+        """The language code at the beginning of a line, such as `>>de<<`; "" if there is none.
+
+        Any text between `>>` and the first `<<` counts as a language code. Without
+        `language_codes` in the settings, no text does.
+        """
         end = line.find("<<") if self.settings.language_codes and line.startswith(">>") else -1
         return line[: end + 2] if end >= 0 else ""
 
@@ -246,7 +251,7 @@ def _model(file: Original, allowed: Container[str] | None = None) -> SentencePie
 
 
 def _restricted(content: bytes, allowed: Container[str]) -> bytes:
-    """A copy of a model that uses only the allowed pieces and single characters.
+    """A copy of a model in which the only normal pieces are allowed ones and single characters.
 
     Older versions of SentencePiece, unlike the newest, have `SetVocabulary` for this purpose.
     """
@@ -293,7 +298,7 @@ def _named_tokens(config: dict[str, Any], path: Path) -> dict[str, str]:
 
 
 def _skipped(named: list[str], more: Iterable[str]) -> tuple[str, ...]:
-    """The tokens in `named`, then those in `more`, without tokens that occurred before."""
+    """The tokens in `named`, then the tokens in `more` that `named` lacks, each of them once."""
     return (*named, *(token for token in dict.fromkeys(more) if token not in named))
 
 
