@@ -100,8 +100,9 @@ def flop_of_tokens(
 ) -> float:
     """Count the operations of a run that has learned from this many source and target tokens.
 
-    `sources` and `targets` are the lengths of the sentences of all training pairs. Products with
-    weights are counted for `source_tokens` and `target_tokens`. Products of attention are
+    One pass over each batch is counted, even if `training.consistency` makes two. `sources` and
+    `targets` are the lengths of the sentences of all training pairs. Products with weights are
+    counted for `source_tokens` and `target_tokens`. Products of attention are
     estimated: the number of these operations in an epoch is multiplied by the number of epochs,
     which is `target_tokens` divided by the number of target tokens of all pairs.
     """

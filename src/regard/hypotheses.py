@@ -70,7 +70,7 @@ class Hypotheses(NamedTuple):
 
     @staticmethod
     def filled(sentences: int, token: int, log_p: Float[Tensor, " places"]) -> Hypotheses:
-        """For each sentence, a hypothesis for each `log_p`: it has only `token`, and this score."""
+        """For each sentence and each value in `log_p`, a hypothesis of `token` with this score."""
         rows = torch.arange(sentences, device=log_p.device).unsqueeze(1).repeat(1, len(log_p))
         tokens = rows.new_full((*rows.shape, 1), token)
         return Hypotheses(tokens, rows, log_p.repeat(sentences, 1), log_p.repeat(sentences, 1))

@@ -51,7 +51,8 @@ class Parse:
     tree: Tree
     """The tree without an outer, unlabelled bracket; its leaves are the words as given."""
     score: float
-    """log p (natural logarithm) divided by the length penalty, ((5 + length) / 6)^alpha in §6.1."""
+    """log p (natural logarithm) divided by the length penalty, ((5 + length) / 6)^alpha in §6.1; if
+    the sentence was parsed in parts, the sum of the parts' scores."""
     confidence: float
     """log p of the tree divided by the number of its words."""
 

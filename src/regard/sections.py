@@ -202,8 +202,9 @@ class DataRecipe(Section):
     target_tokens: Count = 25_000
     """The most target tokens in a batch, including padding."""
     layout: Literal["packed", "grouped"] = "packed"
-    """packed: rows have equal width, and may hold several pairs. grouped: a row holds one pair,
-    and a batch has pairs of similar length (§5.1)."""
+    """packed: rows have equal width, and may hold several pairs. grouped: a batch has rows of
+    similar length (§5.1); a row holds one pair or, in a Transformer, up to four if one would leave
+    much padding."""
     row_length: Annotated[int, Field(ge=8, lt=2**31, multiple_of=8)] = 256
     """Width of a packed row in tokens."""
     subword_dropout: _Fraction = 0.0

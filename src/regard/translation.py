@@ -31,8 +31,8 @@ from regard.text.tokenizer import EOS
 from regard.text.words import refuse_surrogates
 
 MOST_PIECES = 2048
-"""After `accept_longer`, a sentence of at most this many pieces is translated without splitting it,
-even if no sentence in training was as long."""
+"""After `accept_longer`, a sentence of at most this many pieces, </s> included, is translated
+without splitting it, even if no sentence in training was as long."""
 PARTIAL_SECONDS = 0.05
 """At least this many seconds pass between two reports of an unfinished translation."""
 
@@ -46,7 +46,8 @@ class Translation:
 
     text: str
     score: float
-    """log p (natural logarithm) divided by the length penalty, ((5 + length) / 6)^alpha in §6.1."""
+    """log p (natural logarithm) divided by the length penalty, ((5 + length) / 6)^alpha in §6.1; if
+    the sentence was split, the sum of the parts' scores; 0 for an empty sentence."""
 
 
 def load(

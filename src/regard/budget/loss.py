@@ -29,7 +29,7 @@ def worth(tokens: float, different: float, repeats: float) -> float:
     """The number of tokens of new text that teach as much as repeated text.
 
     A text of `different` tokens (U in the module's first formula) is repeated until the model has
-    learned from `tokens` tokens (T). `repeats` is r, and the result is E.
+    learned from `tokens` tokens (T). `repeats` is r. The result is E or, if T is at most U, T.
     """
     again = max(0.0, tokens / different - 1)
     return min(tokens, different) + different * repeats * (1 - math.exp(-again / repeats))

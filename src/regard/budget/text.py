@@ -48,7 +48,7 @@ class ParallelText(NamedTuple):
     bleu_tokenizer: BleuTokenizer = "13a"
     """The tokenizer of sacreBLEU that suits the script of the targets."""
     most: float = math.inf
-    """A vocabulary that is learned has at most this many entries."""
+    """A vocabulary that is learned has at most about this many entries (see `vocabulary`)."""
 
     @classmethod
     def of(
@@ -99,7 +99,7 @@ class ParallelText(NamedTuple):
         return 100 * round(max(usual, rule["least"]) / 100)
 
     def characters_per_token(self) -> float:
-        """The estimated mean length of a sub-word; a larger vocabulary has longer sub-words."""
+        """The estimated mean number of characters in a sub-word; it grows with the vocabulary."""
         return 1.0 + 0.8 * math.log10(self.vocabulary())
 
     def row_length(self) -> int:

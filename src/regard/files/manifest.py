@@ -1,7 +1,8 @@
 """manifest.json describes a directory; in a sealed directory, it can prove that nothing is damaged.
 
-The manifest of a sealed directory has the checksum of every other file and of itself. When the
-directory is verified, a ModelError names the first file that has changed.
+The manifest of a sealed directory lists files, with a checksum of each, and has a checksum of
+itself. Other files may be in the directory, too; they are not verified. When the directory is
+verified, a ModelError names the first listed file that has changed.
 """
 
 import errno
@@ -51,8 +52,8 @@ def replace_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, An
 def replace_file(path: Path, name: str, content: bytes, **about: Any) -> bool:
     """Replace one file of a sealed directory; set its checksum and `about` in the manifest.
 
-    The other files are neither verified nor changed. Returns False, and changes nothing, if the
-    directory has no manifest that can be read. Raises RegardError if a file cannot be written.
+    The old manifest and the other files are not verified. Returns False, and changes nothing, if
+    the directory has no manifest that can be read. Raises RegardError if a file cannot be written.
     After a kill, the directory has the old file or the new one, or else no manifest.
     """
     try:

@@ -61,10 +61,11 @@ def interruptible(patient: bool = False) -> Iterator[Interrupt]:
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Block SIGNALS in a `with` block, and in the processes that are started in it.
+    """Block SIGNALS for this thread in a `with` block, and for the processes that it starts there.
 
-    If a signal comes within the block, this process reacts to the signal after the block. In the
-    started processes, the signals stay blocked.
+    If a signal comes within the block, the process reacts to the signal after the block or, if it
+    has a thread that does not block the signal, at once. In the started processes, the signals stay
+    blocked.
     """
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # child processes inherit the mask
     try:

@@ -54,7 +54,7 @@ def give_back_memory() -> None:
 
 
 def restart_peak(device: torch.device) -> int:
-    """Reset the peak of memory use to the memory in use now; return the new peak in bytes."""
+    """Reset the peak of memory use to the present use, if possible; return the peak in bytes."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:

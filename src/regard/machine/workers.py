@@ -1,4 +1,4 @@
-"""Run a job on many tasks in worker processes; results come in the order of the tasks.
+"""Run a job on many tasks in worker processes; `map` yields results in the order of the tasks.
 
 Each worker is a new Python interpreter, connected to this process by two pipes only. In whatever
 way this process ends, the pipes close, and its workers end, too. When a worker ends, the next

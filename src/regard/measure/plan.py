@@ -62,7 +62,7 @@ class Plan(Outline):
     paper_micro_batches: int
     """The value of `micro_batches` for a step with the paper's 25,000 + 25,000 tokens."""
     paper_accumulate: int
-    """Number of the recipe's batches that together have as many tokens as a step of the paper."""
+    """Number of the recipe's batches that have about as many tokens as a step of the paper."""
     timed: int
     """Number of steps that were timed."""
     step_seconds: float

@@ -89,7 +89,7 @@ def recipe_changes(directory: Path, recipe: Recipe) -> list[Change]:
 def refuse_less_time(
     directory: Path, earlier: Recipe, recipe: Recipe, seconds: float, ended: float
 ) -> None:
-    """Raise TrainingError if the recipe's new time is less than what the run has taken already.
+    """Raise TrainingError if the run has already used up the recipe's new time.
 
     The run was begun with the recipe `earlier`. The newest checkpoint tells two numbers: the run
     has taken `seconds` so far; `ended` is the time limit (`training.minutes`) that the run has
@@ -161,7 +161,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: bool) -> None:
-    """Raise ModelError if the tokenizer or the data has changed since the checkpoint was saved.
+    """Raise ModelError if tokenizer, data or validation set changed after the checkpoint was saved.
 
     `changed` names what has changed: "tokenizer", "data", "validation". With `knowingly`, the
     data and the validation set may have changed, but not the tokenizer.

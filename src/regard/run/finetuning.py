@@ -33,7 +33,10 @@ _ORIGIN = "from.json"
 
 
 def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
-    """Raise ModelError if the weights of the model do not fit a run of this recipe."""
+    """Raise ModelError if the recipe's section [model] differs from the model's.
+
+    FREE_FIELDS may differ, and `model.max_positions` if the model has no learned positions.
+    """
     learned_positions = model.recipe.model.positions == "learned"
     free = FREE_FIELDS if learned_positions else (*FREE_FIELDS, "model.max_positions")
     changed = [
@@ -93,9 +96,9 @@ def keep_origin(directory: Path, run: Path) -> None:
 def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
     """Remove RUN/from.json if the `with` block fails before the run has a checkpoint.
 
-    Otherwise, a later run without --from would begin with the model that the file names. The file
-    stays if it was there before, if there is a checkpoint, if another process works in the
-    directory, or after a signal or a kill.
+    Otherwise, a later run without --from would begin with the model that the file names. RUN and
+    its parents are removed, too, if they are new and empty. The file stays if it was there before,
+    if there is a checkpoint, if another process works in RUN, or after a signal or a kill.
     """
     path = (run / _ORIGIN).absolute()
     new = [place for place in (path, *path.parents) if not place.exists()]
@@ -116,9 +119,9 @@ def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
 def begin_from_model(run: Run) -> None:
     """Save the checkpoint of step 0: weights of the model named in RUN/from.json, and moments of 0.
 
-    Does nothing if there is no from.json, or if the run has begun. Raises ModelError if the model
-    is missing, has changed since from.json was written, or has another tokenizer or shape than the
-    run.
+    Does nothing if there is no from.json, or if the run has a checkpoint or a finished model.
+    Raises ModelError if from.json is damaged, or if the model is missing, has changed since
+    from.json was written, or has another tokenizer or shape than the run.
     """
     setup, place = run.setup, run.directory
     ended = (place.path / "model.safetensors").exists()

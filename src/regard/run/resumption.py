@@ -56,9 +56,9 @@ class Resumption:
 
         Raises ModelError if all checkpoints are damaged, or if the restored one does not fit the
         recipe, the tokenizer or the data; TrainingError if there is a finished model without
-        checkpoints, if the processes have different setups, if the saved position was counted with
-        other settings of the data, or if `refuse_less_time` raises it; RecipeError if
-        `refuse_adam_after_muon` raises it.
+        checkpoints, if the processes have different setups, or if `refuse_less_time` raises it;
+        also, without `accept_changes`, if the saved position was counted with other pairs or
+        settings of the data; RecipeError if `refuse_adam_after_muon` raises it.
         """
         setup = self._setup
         setup.refuse_differences()

@@ -52,7 +52,8 @@ class Run:
                             processes divide a batch into a multiple of this number; None keeps
                             the number of parts in the checkpoint
             shard           divide weights and moments among the processes
-            began           the value of `time.monotonic` at which `training.minutes` start
+            began           the value of `time.monotonic` at which `training.minutes` start; None
+                            means now
 
         Raises RecipeError if the directory was begun with another recipe, DataError or ModelError
         if the data is damaged, TrainingError if the model or a sentence pair is too large or

@@ -77,7 +77,7 @@ class Setup:
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:
-        """Checksums of the data and the tokenizer, which shall not change while the run lasts."""
+        """Checksums of data, validation set and tokenizer, which must not change during the run."""
         return {
             "data": self.pairs.fingerprint,
             "validation": Pairs.open(self.data, "valid").fingerprint,

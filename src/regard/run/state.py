@@ -30,7 +30,7 @@ class TrainingState:
     """The lowest loss of a validation, or 100 minus the highest BLEU or F1, as `training.best`
     says; 0 before the first validation."""
     best_step: int = 0
-    """The step of the best validation, which had `lowest_loss`."""
+    """The step of the best validation, which had `lowest_loss`; 0 before the first validation."""
     no_better: int = 0
     """The number of validations since the best one."""
     ended: float = 0.0

@@ -152,7 +152,7 @@ _INSIDE_WORDS = {
     "sv": [(r":(?!\p{Ll})", " : ")],
     "tdt": [(r"'(?!\p{Ll})", " ' ")],
 }
-"""Rules, by language, that divide a mark from its word unless a lowercase letter follows it."""
+"""Rules, by language, that divide a mark from its word, except before a lowercase letter."""
 
 
 def _end_apart(word: str, language: str, after: str) -> str:

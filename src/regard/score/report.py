@@ -100,9 +100,9 @@ def report_translations(
     """The scores bleu_13a, bleu_intl, bleu_paper, chrf2 and ter of each system.
 
     `steps` prepare the text, in `language`, for bleu_paper alone. If `tokenizer` is neither 13a nor
-    intl, the first score is BLEU by this tokenizer, such as bleu_char. Each system is compared
-    with the first one. Raises DataError if lengths differ or there is nothing to score, and
-    MissingExtra if the tokenizer is not installed.
+    intl, BLEU by this tokenizer, such as bleu_char, is a sixth score, and comes first. Each system
+    is compared with the first one. Raises the errors of `compare_by`, and MissingExtra if the
+    tokenizer is not installed.
     """
     own = {} if tokenizer in ("13a", "intl") else {f"bleu_{tokenizer}": tokenizer}
     metrics: dict[str, Metric] = {
@@ -142,9 +142,9 @@ def looks_tokenised(lines: Sequence[str]) -> bool:
 
 
 def recognise(lines: int) -> str | None:
-    """A text that names the paper's test set, in full or filtered, if it has this many lines.
+    """A message that text of this many lines looks like the paper's test set, full or filtered.
 
-    Returns None for other numbers of lines.
+    Returns None if neither form of the test set has this many lines.
     """
     said = {
         3003: "looks like newstest2014 in full; 2,737: the filtered one",

@@ -116,6 +116,6 @@ def _lines(path: str | Path) -> list[bytes]:
 
 
 def _number(value: bytes) -> int:
-    """The number that C's atoi reads: the digits at the start, or 0 if there is no digit."""
+    """The number that C's atoi reads: a sign, if any, and digits at the start; 0 without digits."""
     digits = re.match(rb"[+-]?\d{1,18}", value)
     return int(digits[0]) if digits else 0
