@@ -39,9 +39,9 @@ class Chain:
 
 
 def searched(
-    model: Model, after: dict[str, dict[str, float]], longest: int, beam: int = 2
+    model: Model, after: dict[str, dict[str, float]], longest: int, beam: int = 2, **other: str
 ) -> Account:
-    recipe, recorder = Recipe().but(beam=beam, alpha=0.0).search, SearchRecorder()
+    recipe, recorder = Recipe().but(beam=beam, alpha=0.0, **other).search, SearchRecorder()
     chain = Chain(model.tokenizer, after)
     limits = torch.tensor([longest])
     search(chain, None, limits, recipe, by=PLAIN, listen=recorder)
@@ -134,6 +134,12 @@ def test_a_piece_is_marked_if_it_goes_on_in_its_own_hypothesis(model: Model) -> 
     account = searched(model, {"": {"a": 0.7, "b": 0.3}, "a": {"e": 1.0}, "b": {"Z": 1.0}}, 2)
     assert [one.piece for one in account.steps[0]] == ["a", "b"]
     assert [one.piece for one in account.steps[1]] == ["·e", "·Z"]
+
+
+def test_the_longest_output_is_a_finished_one(model: Model) -> None:
+    after = {"": {"a": 0.8, "b": 0.2}, "a": {"a": 0.7, END: 0.3}, "b": {END: 1.0}}
+    account = searched(model, after, longest=2, finish="beam")
+    assert fates(account)[1] == {"*aa": "finished", "a</s>": "finished", "b</s>": "too low"}
 
 
 def test_nothing_finishes(model: Model) -> None:

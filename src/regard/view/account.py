@@ -24,7 +24,8 @@ Fate = Literal["lives", "dies", "dropped", "finished", "too low", "left"]
     lives      it is kept, and at least one of its continuations is kept, too
     dies       it is kept, but none of its continuations is kept
     dropped    it does not end in </s>, and is not among the `beam` best candidates without </s>
-    finished   it ends in </s>, and is among the `beam` best finished hypotheses
+    finished   it ends in </s>, and is among the `beam` best finished hypotheses; with
+               search.finish = "beam", also if it ends at the longest output, without </s>
     too low    it ends in </s>, but is not among the `beam` best finished hypotheses; with
                search.finish = "beam", also if it is not among the `beam` best candidates
     left       it was still live when the search ended
@@ -172,8 +173,10 @@ def _fate(
     kept: list[_Path],
     after: tuple[list[_Path], list[_Path]] | None,
 ) -> Fate:
+    if path in kept:
+        return "finished"
     if path.tokens[-1] == EOS:
-        return "finished" if path in kept else "too low"
+        return "too low"
     if path not in alive:
         return "dropped"
     if after is None:
