@@ -42,7 +42,9 @@ SIZES = [
 VOCABULARY = 37
 
 
-def laid_out(sizes: dict[str, Any], precision: str = "fp32", *, exact: bool = False) -> Any:
+def laid_out(
+    sizes: dict[str, Any], precision: str = "fp32", *, exact: bool = False, bias: float = 0.0
+) -> Any:
     """A model of random weights, laid out for decoding."""
     skip_without(NUMBA, ONEDNN, *{"bf16": [ONEDNN_BF16], "int8": [INT8]}.get(precision, []))
     torch.manual_seed(5)
@@ -50,6 +52,8 @@ def laid_out(sizes: dict[str, Any], precision: str = "fp32", *, exact: bool = Fa
     for parameter in model.parameters():
         if parameter.ndim == 1:  # norms and biases, whose ones and zeros would hide their order
             parameter.data += 0.1 * torch.randn_like(parameter)
+    if bias:
+        model.encoder[0].feed_forward.W_1.bias.data[3] = bias
     model = model.to(torch.bfloat16 if precision == "bf16" else torch.float32)
     model.requires_grad_(False).compute_by(for_decoding(model, CPU, precision, exact))
     return model
@@ -78,6 +82,19 @@ def test_logits_are_those_of_the_modules(
             [[s * beams + generator.randrange(beams) for _ in "1234"] for s in stay]
         )
         beams = 4
+
+
+@torch.inference_mode()
+def test_an_unbounded_negative_sum_is_0_after_the_activation() -> None:
+    model = laid_out(SIZES[0], bias=-torch.inf)
+    source, rows = one_per_row([[5, 6, 2]]), torch.tensor([[0]])
+    few = for_few_rows(model)
+    assert few is not None
+    expected, found = (
+        some.step(torch.tensor([1]), some.start(source).select(rows))[0] for some in (model, few)
+    )
+    assert expected.isfinite().all()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("finish", ["candidates", "beam"])

@@ -53,7 +53,7 @@ def _activate(x: Numbers, activation: int) -> None:
         row = x[r]
         if activation == RELU:
             for j in range(len(row)):
-                row[j] = row[j] * f32(row[j] > f32(0))
+                row[j] = f32(0) if row[j] < f32(0) else row[j]  # NaN stays
         else:
             for j in range(len(row)):
                 power = exp(-abs(row[j]))
