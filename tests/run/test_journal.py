@@ -45,10 +45,13 @@ def test_records_come_back_in_order_with_event_and_time(path: Path) -> None:
 
 def test_what_is_no_number_becomes_null_in_the_file_only(path: Path) -> None:
     heard: list[Record] = []
-    Journal(path, (heard.append,)).write("step", a=math.nan, b=math.inf, c=-math.inf, d=1.0)
+    Journal(path, (heard.append,)).write(
+        "step", a=math.nan, b=math.inf, c=-math.inf, d=1.0, e=[{"x": math.nan}, (math.inf, 2)]
+    )
     text = path.read_text()
     record = json.loads(text, parse_constant=pytest.fail)
     assert [record[name] for name in "abcd"] == [None, None, None, 1.0]
+    assert record["e"] == [{"x": None}, [None, 2]]
     assert math.isnan(heard[0]["a"])
 
 

@@ -28,17 +28,17 @@ class Journal:
     def write(self, event: str, **fields: Any) -> None:
         """Append one record; raises RegardError if it cannot be written.
 
-        A field that is infinite or NaN becomes null in the file, because JSON has no such numbers.
+        A number that is infinite or NaN, in a list or a dictionary too, becomes null in the file,
+        because JSON has no such numbers.
         """
         record: Record = {"event": event, "time": round(time.time(), 3), **fields}
-        clean = {k: None if _is_not_finite(v) else v for k, v in record.items()}
         with (
             refusing_write_errors(self.path),
             # A record may hold a path that is not UTF-8. "backslashreplace" writes its bad bytes as
             # escapes such as \udcff; json reads them back as the same path.
             self.path.open("a", encoding="utf-8", errors="backslashreplace") as file,
         ):
-            file.write(json.dumps(clean, ensure_ascii=False) + "\n")
+            file.write(json.dumps(_finite(record), ensure_ascii=False) + "\n")
         for listener in self._listeners:
             listener(record)
 
@@ -128,8 +128,13 @@ def _whole_lines(text: str) -> list[str]:
     return text.split("\n")[:-1]
 
 
-def _is_not_finite(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+def _finite(value: Any) -> Any:
+    """The value with None in place of every number that is infinite or NaN."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _step_of(line: str) -> float:
