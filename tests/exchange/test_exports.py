@@ -161,6 +161,8 @@ def test_sentencepiece_cuts_as_our_merges_do() -> None:
     refuse_other_cuts(pieces, tokenizer, [*learnt, *unseen])
     with pytest.raises(ModelError, match=r"line 1 of the text: .* join .* as 'file name'"):
         refuse_other_cuts(pieces, tokenizer, ["file_name"])
+    bytes_only = Tokenizer.learn(learnt, "bpe", 259)
+    refuse_other_cuts(sentence_pieces(bytes_only), bytes_only, [*learnt, *unseen])
     with pytest.raises(ModelError, match="wordpiece"):
         sentence_pieces(Tokenizer.learn(learnt, "wordpiece", 600))
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from regard.errors import MissingExtra, ModelError
 from regard.text.protocol import AnyTokenizer
-from regard.text.tokenizer import BYTE_ALPHABET, EOS, SPECIAL, Tokenizer
+from regard.text.tokenizer import BYTE_ALPHABET, CONTINUED, EOS, SPECIAL, Tokenizer
 
 try:
     from sentencepiece import SentencePieceProcessor
@@ -48,7 +48,7 @@ class Pieces(NamedTuple):
 def sentence_pieces(tokenizer: Tokenizer) -> Pieces:
     """Make the SentencePiece model for a tokenizer; raises ModelError if it has word pieces."""
     merges = tokenizer.merges
-    if not len(merges):
+    if CONTINUED + BYTE_ALPHABET[0] in tokenizer.entries:
         raise ModelError(
             "tokenizer.kind = wordpiece: SentencePiece has no such rule; models with byte-pair "
             "encoding can be exported to argos"
