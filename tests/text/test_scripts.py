@@ -21,6 +21,7 @@ from regard.text.scripts import meet_without_blank, suited_tokenizer
         ("ผมอ่านหนังสือ", "char"),
         ("彼は안녕と言った。本を読んだ。", "char"),
         ("我爱你。", "zh"),
+        ("중국말 謝謝你, 태국말 ขอบ", "char"),  # Korean letters are the most
     ],
 )
 def test_bleu_divides_words_as_the_script_needs(text: str, tokenizer: str) -> None:

@@ -37,16 +37,16 @@ def script_of(lines: Iterable[str]) -> Script:
     Three groups of letters are counted: Korean letters; Chinese characters and kana (the letters of
     Japanese); and letters of scripts without blanks, such as Thai. The text is "spaced" unless the
     three groups have more than half of all letters. In that case, the text is "Korean" if the first
-    group is larger than the other two together, or else "other unspaced" if the third group is
-    larger than the second. Any other text is "Chinese" if it has more than four times as many
-    Chinese characters as kana, or else "Japanese".
+    group is larger than each of the others, or else "other unspaced" if the third group is larger
+    than the second. Any other text is "Chinese" if it has more than four times as many Chinese
+    characters as kana, or else "Japanese".
     """
     text = "\n".join(islice(lines, LOOKED_AT_LINES))
     letters = len(_LETTER.findall(text))
     han, kana, hangul, others = (len(s.findall(text)) for s in (_HAN, _KANA, HANGUL, _OTHERS))
     if 2 * (han + kana + hangul + others) <= letters:
         return "spaced"
-    if hangul > han + kana + others:
+    if hangul > max(han + kana, others):
         return "Korean"
     if others > han + kana:
         return "other unspaced"
