@@ -1,5 +1,7 @@
 """Which row of the paper a recipe is compared with, and what a run shows besides its recipe."""
 
+from dataclasses import replace
+
 import pytest
 
 from regard.departures.case import Facts
@@ -48,6 +50,12 @@ def test_a_row_of_table_3_departs_in_its_averaging_only(row: str) -> None:
     assert departing(exact, Facts()) == expected
     if expected:
         assert departing(exact.but(average=1), Facts()) == []
+
+
+def test_what_was_averaged_counts_and_not_what_the_recipe_asks_for() -> None:
+    """As after `regard average --last 1`."""
+    exact = TABLE_3["A1"].but(layout="grouped", precision="fp32")
+    assert departing(exact, replace(AS_PUBLISHED, averaged=(100_000,))) == []
 
 
 def test_a_row_can_be_named() -> None:

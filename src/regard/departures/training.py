@@ -64,14 +64,17 @@ def _averages_nothing(row: str) -> bool:
 
 
 def _average(case: Compared) -> Finding | None:
-    """Judge how many checkpoints are averaged, and whether they are the last ones."""
+    """Judge how many checkpoints are averaged, and whether the recipe asks for the last ones.
+
+    `_steps` and `_spacing` judge which ones were averaged: the last step, and the steps between.
+    """
     wanted = 1 if _averages_nothing(case.row) else case.printed.training.average
     averaged, training = case.facts.averaged, case.recipe.training
     paper = f"the last {wanted} checkpoints are averaged" if wanted > 1 else "none are averaged"
     if averaged is not None and len(averaged) != wanted:
         steps = ", ".join(f"{step:,}" for step in averaged)
         return Finding("departs", paper, f"the mean of {len(averaged)}: steps {steps}")
-    if training.average != wanted or training.best != "last":
+    if (averaged is None and training.average != wanted) or training.best != "last":
         changed = [f for f in _AVERAGE if f != "training.best" or training.best != "last"]
         return Finding("departs", paper, values(case.recipe, changed))
     return None
