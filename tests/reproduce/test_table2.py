@@ -64,6 +64,14 @@ def test_a_translated_row_and_an_ensemble(tmp_path: Path) -> None:
     write_tables(more, [TABLE_2_EXPERIMENT])
 
 
+def test_the_ensemble_is_found_whatever_the_seeds(tmp_path: Path) -> None:
+    study, part = Study(Mini(), tmp_path, (2, 3)), f"unseen-{ENSEMBLE}-of-2"
+    assert (part, 1) in {(task.part, task.seed) for task in TABLE_2_EXPERIMENT.tasks(study)}
+    figures = {(part, 1): {"bleu_13a": 30.0, "bleu_paper": 31.0}}
+    row = TABLE_2_EXPERIMENT.table(study, figures).rows[-1]
+    assert (row[6:9], row[-1]) == (("30.00", "–", "31.00"), "done")
+
+
 def test_the_settings_of_a_translation_stay_as_they_are(tmp_path: Path) -> None:
     """If a version of regard changed them, nobody could continue a directory of an earlier one."""
     tasks = {task.part: task for task in TABLE_2_EXPERIMENT.tasks(Study(Mini(), tmp_path, (1,)))}

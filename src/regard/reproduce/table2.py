@@ -190,8 +190,9 @@ def _ours(study: Study, row: TriedRow, numbers: Figures) -> tuple[str, ...]:
 
 def _ensemble_cells(study: Study, numbers: Figures) -> tuple[str, ...]:
     name = _ensemble(study)
-    found = [numbers.get((f"unseen-{name}", seed)) for seed in study.seeds]
-    return (name, *_scores(found), *[NONE] * 4, "done" if found[0] else "waiting")
+    found = numbers.get((f"unseen-{name}", 1))
+    none = [None] * (len(study.seeds) - 1)  # one ensemble has the models of all seeds
+    return (name, *_scores([found, *none]), *[NONE] * 4, "done" if found else "waiting")
 
 
 def _scores(unseen: Sequence[Measured | None]) -> tuple[str, ...]:
