@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from multiprocessing import get_context
 from pathlib import Path
 from threading import Lock
 from typing import NoReturn
@@ -124,6 +125,19 @@ def three_cores() -> Iterator[None]:
     torch.set_num_threads(3)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("three_cores")
+def test_a_translator_translates_in_a_fork_of_its_process() -> None:
+    """PyTorch would wait there for threads that a fork lacks."""
+    made = translator(BRIEF.but(d_model=512, d_ff=2048))
+    made.translate(LINES[:3])
+    process = get_context("fork").Process(target=made.translate, args=(LINES[:3],))
+    process.start()
+    process.join(30)
+    if process.exitcode is None:
+        process.kill()
+    assert process.exitcode == 0
 
 
 @pytest.mark.usefixtures("three_cores")

@@ -9,6 +9,7 @@ is one of the models of an ensemble, or the model itself if it is alone. A row i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -29,6 +30,7 @@ from regard.errors import RegardError
 from regard.hypotheses import Hypothesis
 from regard.machine.copies import can_be_copied
 from regard.machine.devices import computes_beside, free_memory, is_out_of_memory
+from regard.machine.threads import computing_with
 from regard.recipe import SearchRecipe
 from regard.search import Steppable
 
@@ -87,7 +89,8 @@ class Decoding:
     differently may be used (see `translation.load`).
 
     Only one thread may use this object at a time: on a CPU, the object divides PyTorch's threads
-    among batches, or starts copies of this process that decode the batches.
+    among batches, or starts copies of this process that decode the batches. In a process that was
+    forked after the object was made, one thread computes.
     """
 
     def __init__(self, model: Searchable, recipe: SearchRecipe, exact: bool | None):
@@ -96,6 +99,7 @@ class Decoding:
         self.may_be_copied = True
         # The result of `batches_agree` for each pair of a beam and a number of threads.
         self._tried: dict[tuple[int, int], bool] = {}
+        self._process = os.getpid()
         self._tokens = 0  # the number of source tokens decoded so far
         self._few_rows: list[FewRows] | None = None  # one for each member; None before use
 
@@ -136,13 +140,15 @@ class Decoding:
         copy of this process; if `search` changes objects of the copy, the changes are lost.
         Raises RegardError if a single sentence does not fit the memory.
         """
-        division = self._division(sources, may_copy=not here)
         found: dict[int, list[Hypothesis]] = {}
         too_large = []
-        # Streams must not wait for tables, and a step in a CUDA graph cannot make tables.
-        if division.streams or self.model.by.granule.steps > 1:
-            self._make_tables(sources)
         with ExitStack() as stack:
+            if os.getpid() != self._process:  # PyTorch would wait for threads that a fork lacks
+                stack.enter_context(computing_with(1))
+            division = self._division(sources, may_copy=not here)
+            # Streams must not wait for tables, and a step in a CUDA graph cannot make tables.
+            if division.streams or self.model.by.granule.steps > 1:
+                self._make_tables(sources)
             for member in self.model.members if division.loops else ():
                 stack.enter_context(member.computing_by(with_loops(member.by)))
             for member, few_rows in zip(self.model.members, division.few, strict=False):
