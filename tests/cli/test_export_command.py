@@ -63,7 +63,7 @@ def test_what_an_engine_does_not_do_is_refused(made: Path, exported: Path, tmp_p
     assert regard("export", "ctranslate2", model, "--out", ct2).stderr == told
     engine = ["--engine", "onnx"]
     given = ["translate", str(exported)]
-    assert "was exported for onnx" in refused(*given)
+    assert "or translate or serve it with --engine onnx" in refused("look", str(exported), "a")
     assert "not exported for onnx" in refused("translate", str(made / "model"), *engine)
     assert "--precision bf16" in refused(*given, *engine, "--precision", "bf16")
     assert "--exact" in refused(*given, *engine, "--exact")

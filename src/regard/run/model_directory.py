@@ -131,7 +131,8 @@ def recipe_in(directory: Path) -> Recipe:
 
 def _exported(directory: Path, kind: str) -> ModelError:
     """The error to raise for an exported directory, whose weights are not in regard's format."""
-    other = "read it back with regard import hf" if kind == "hf" else "use --engine"
+    other = f"translate or serve it with --engine {kind}"
+    other = "read it back with regard import hf" if kind == "hf" else other
     return ModelError(f"{directory}: was exported for {kind}: name the original model, or {other}")
 
 
