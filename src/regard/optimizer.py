@@ -96,7 +96,7 @@ class FlatAdam:
         self._by.adam(learned, self._constants, rate, tokens)
 
     def is_finite(self) -> bool:
-        """Whether every weight is finite."""
+        """Whether every weight is finite; False also if the sum of all weights overflows."""
         return bool(self.master.sum().isfinite())
 
     def named_weights(self) -> dict[str, Float[Tensor, "..."]]:

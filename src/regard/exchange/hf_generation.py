@@ -43,7 +43,10 @@ GENERATION_KEYS = (
 )  # fmt: skip
 """All keys of a generation config that `generation_of` reads."""
 LONGEST_OUTPUT = 512
-"""The value of `max_length`, in tokens, if the configuration does not have this key."""
+"""The value of `max_length`, in tokens, if the configuration does not have this key.
+
+The default of `transformers` is about 20, which would cut many sentences.
+"""
 
 
 @dataclass(frozen=True)
