@@ -62,6 +62,20 @@ def test_a_command_that_began_at_the_same_time_is_joined(tmp_path: Path) -> None
         other.begin(measured)
 
 
+def test_a_folder_that_another_command_is_making_stays(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("a line\n")
+    theirs = tmp_path / "..out.parts.1.tmp"
+    theirs.mkdir()
+
+    def measure(lines: list[str], first: int) -> int:
+        """Only after the folder is made may theirs be removed: the other command then joins in."""
+        assert theirs.exists()
+        return measured(lines, first)
+
+    Blocks(tmp_path / "in", tmp_path / "out", 5, SETTINGS).begin(measure)
+    assert names(tmp_path) == {"in", ".out.parts"}
+
+
 def stopped_after(count: int) -> Callable[[list[str], int], str]:
     """A translator of this many blocks, which then fails."""
     left = count

@@ -57,7 +57,6 @@ class Blocks:
         was begun with other settings, if the output exists although blocks are missing, or if
         `source` changes while it is read.
         """
-        self._remove_leftovers()
         begun = self._read_manifest()
         if not begun or self.missing():
             self._refuse_existing()
@@ -70,11 +69,14 @@ class Blocks:
             except RegardError:
                 if not self._read_manifest():  # no other command has made the folder meanwhile
                     raise
+        # A command that loses its temporary folder now joins in, because the folder is there.
+        self._remove_leftovers()
         with refusing_write_errors(self.folder):
             self._open_claims()
 
     def _refuse_existing(self) -> None:
         if self.out.exists():
+            self._remove_leftovers()
             raise RegardError(f"{self.out}: exists already: remove it, or choose another --out")
 
     def join_in(self) -> bool:
