@@ -2,7 +2,10 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,7 +14,8 @@ from cli.test_refused_places import NOWHERE
 from cli.translating import BLOCK, finished
 from files.limits import files_of_at_most
 from regard.arithmetic.inference import Inference
-from regard.cli.translating import ParagraphLines
+from regard.cli.translate import _window
+from regard.cli.translating import ParagraphLines, SentenceLines
 from regard.translation import Translation, Translator
 from serve.conftest import Shouting
 
@@ -46,6 +50,24 @@ def test_longer_translates_a_long_line_whole(world: World, command: list[str | P
     assert out.read_text("utf-8") == result.stdout
     said = refused(*command, "--beam", "1", "--out", out)  # the same file, by other settings
     assert "longer" in said or "exists" in said
+
+
+def test_a_window_that_is_given_holds_on_a_terminal_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    translator: Any = SimpleNamespace(window_of=lambda wanted: wanted)
+    assert [_window(translator, one, Path("-"), None) for one in (None, 8)] == [1, 8]
+
+
+def test_a_count_of_a_part_of_the_lines_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    none: Any = None
+    writing = SentenceLines(none, Path("in"), 1, False, True, True, False, 8)
+    writing.read, writing.flaws = 1200, Counter(retried=2, wrong=1, loop=1)
+    counts = "2 sentences were searched for again; 1 looks wrong: 1 loop"
+    writing.report(1200)
+    assert capsys.readouterr().err == f"{counts}\n"
+    writing.report(9000)
+    said = f"of 1,200 lines translated by this start: {counts}\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_stream_cannot_be_translated_in_blocks(world: World) -> None:

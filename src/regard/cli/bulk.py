@@ -56,8 +56,8 @@ def translate_file(
     translate: Callable[[Iterable[str], int], Iterator[str]],
     *,
     quiet: bool,
-) -> None:
-    """Translate the file `source` into the file `out`, block by block.
+) -> int:
+    """Translate the file `source` into the file `out`, block by block; return its number of lines.
 
     `settings` has everything that the output depends on, except the models and the text.
     `translate` takes the same arguments as `measure`, and yields the translation of each line
@@ -80,12 +80,13 @@ def translate_file(
         if blocks.join_in():
             with stopped_by_signals():
                 blocks.write(text_of, wait=False)
-        return
+        return blocks.lines
     with nullcontext() if quiet else BulkDisplay(blocks) as display:
         blocks.begin(measure if display is None else display.checking(measure))
         with stopped_by_signals(blocks):
             blocks.write(text_of, display or (lambda _: None), wait=True)
             blocks.join()
+    return blocks.lines
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def parse(
         raise RecipeError(f"--svg {svg}: is a file: name a folder")
     split = by_blanks if tokenised else treebank_words()
     parser = _opened(model, precision, beam, threads)
-    if str(input) == "-" and sys.stdin.isatty():
+    if window is None and str(input) == "-" and sys.stdin.isatty():
         window = 1  # a person types sentences and waits for each answer
     sentences = map(split, read_lines(input))
     for number, best in enumerate(parser.stream(sentences, window=window), start=1):

@@ -144,15 +144,17 @@ def translate(
 def _window(translator: "Translator", wanted: int | None, source: Path, out: Path | None) -> int:
     """The number of lines to read and decode together: `wanted` or, if None, what is fastest.
 
-    If the lines are typed on a terminal, the number is 1, so that each line is answered at once.
+    If the lines are typed on a terminal, the default is 1, so that each line is answered at once.
     With --out, the default is the same on every device, because other machines may share the work
     or continue it.
     """
     from regard.equations import Arithmetic
 
-    if out is None and str(source) == "-" and sys.stdin.isatty():
-        return 1
-    return translator.window_of(wanted if out is None or wanted else Arithmetic.window)
+    if wanted is None and out is not None:
+        wanted = Arithmetic.window
+    elif wanted is None and str(source) == "-" and sys.stdin.isatty():
+        wanted = 1
+    return translator.window_of(wanted)
 
 
 def _write(
@@ -167,10 +169,11 @@ def _write(
     if out is None:
         for text in writing.translated(read_lines(writing.input)):
             typer.echo(text, color=True)  # with color=True, typer keeps escape sequences
+        writing.report(writing.read)
     else:
         given = writing.input, out, models, settings
-        translate_file(*given, writing.measured, writing.translated, quiet=quiet)
-    writing.report()
+        lines = translate_file(*given, writing.measured, writing.translated, quiet=quiet)
+        writing.report(lines)
 
 
 def _refuse_unfit(out: Path | None, long: str, n_best: int, paragraphs: str | None) -> None:

@@ -33,6 +33,8 @@ class SentenceLines:
     """The language whose rules cut lines into sentences; "" if lines are not cut."""
     warned: bool = False
     """Whether a warning about a line has been written."""
+    read: int = 0
+    """How many lines were read to translate them."""
     flaws: Counter[str] = field(default_factory=Counter)
     """Three kinds of counts: "retried" counts sentences that had a second search, "wrong" counts
     outputs that still look wrong, and the name of a flaw counts outputs that have this flaw."""
@@ -47,6 +49,7 @@ class SentenceLines:
         """Yield the text to write for each line; the first line has the index `first`, from 0."""
         lines = iter(lines)
         while some := list(islice(lines, self.window)):
+            self.read += len(some)
             yield from self._texts(some, first)
             first += len(some)
 
@@ -75,14 +78,19 @@ class SentenceLines:
             self.flaws.update(its.flaws)
         return results
 
-    def report(self) -> None:
-        """Write how many sentences had a second search, and how many outputs still look wrong."""
+    def report(self, lines: int) -> None:
+        """Write how many sentences had a second search, and how many outputs still look wrong.
+
+        `lines` is the number of lines of the input. If some of them were translated by an earlier
+        start or by another process, the message says how many lines it is about.
+        """
+        of = "" if self.read == lines else f"of {self.read:,} lines translated by this start: "
         counted = dict(self.flaws)
         retried, wrong = counted.pop("retried", 0), counted.pop("wrong", 0)
         which = ", ".join(f"{count} {flaw}" for flaw, count in sorted(counted.items()))
         if retried or wrong:
             note(
-                f"{retried} sentence{' was' if retried == 1 else 's were'} searched for again; "
+                f"{of}{retried} sentence{' was' if retried == 1 else 's were'} searched for again; "
                 f"{wrong} look{'s' * (wrong == 1)} wrong" + f": {which}" * bool(which)
             )
 
