@@ -171,6 +171,15 @@ def test_a_line_without_an_end_is_refused(file: Path, pack: Callable[[bytes], by
     assert f"{file}:2: this line is longer than 4 MiB" in refusal(file)
 
 
+@packed
+@pytest.mark.parametrize("first", [b"", b"first\n"])
+def test_the_longest_line(file: Path, pack: Callable[[bytes], bytes], first: bytes) -> None:
+    file.write_bytes(pack(first + b"a" * LONGEST_LINE + b"\nb"))
+    assert [*map(len, read_lines(file))][-2:] == [LONGEST_LINE, 1]
+    file.write_bytes(pack(first + b"a" * (LONGEST_LINE + 1) + b"\nb"))
+    assert f"{file}:{1 + bool(first)}: this line is longer than 4 MiB" in refusal(file)
+
+
 def test_a_zstd_bomb_is_unpacked_block_by_block(file: Path) -> None:
     file.write_bytes(zstandard.ZstdCompressor().compress(b"\n" * 2**26))
     lines = read_lines(file)

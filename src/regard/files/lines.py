@@ -26,8 +26,7 @@ from regard.errors import DataError
 from regard.files.regular import checksum
 
 LONGEST_LINE = 4 * 2**20
-"""A line with more bytes than this is refused (but a line less than READ_BYTES longer may pass): a
-file with such a line does not hold sentences."""
+"""A line with more bytes than this is refused: a file with such a line does not hold sentences."""
 READ_BYTES = 2**18
 """Number of bytes that are read, or unpacked, at once."""
 MOST_GROWTH, FREE_GROWTH = 200, 2**25
@@ -69,16 +68,17 @@ def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -
     for block in _blocks(path, shown, read):
         rest += block
         end = rest.rfind(b"\n") + 1
-        if end:
-            yield rest[:end]
-            number, rest = number + rest.count(b"\n"), rest[end:]
-        if len(rest) > LONGEST_LINE:
+        # Only the first line can be this long: any other begins in the block that was just read.
+        if (rest.index(b"\n") if end else len(rest)) > LONGEST_LINE:
             raise DataError(
                 f"this line is longer than {LONGEST_LINE // 2**20} MiB: give text with one "
                 "sentence a line",
                 shown,
                 number + 1,
             )
+        if end:
+            yield rest[:end]
+            number, rest = number + rest.count(b"\n"), rest[end:]
     if rest:
         yield rest + b"\n"
 
