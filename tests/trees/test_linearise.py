@@ -90,7 +90,7 @@ def test_words_and_tags_are_those_that_are_given() -> None:
         (")S", 1, "')S' closes a phrase where none is open"),
         ("(S (NP )NP NN NN )S", 3, "')NP' closes a phrase that has nothing in it"),
         ("(S NN NN NN )S", 4, "'NN' is one leaf too many for 2 words"),
-        ("(S NN )S", 3, "the tree has 1 leaves for 2 words"),
+        ("(S NN )S", 3, "')S' ends the tree after 1 of 2 leaves"),
         ("(S NN NN )S )S", 5, "')S' comes after the end of the tree"),
         ("(S NN )S (S NN )S", 4, "'(S' comes after the end of the tree"),
         ("NN NN", 2, "'NN' comes after the end of the tree"),

@@ -95,7 +95,9 @@ def delinearise(
         missing = f"{OPEN}{around[-1].label} is not closed" if around[1:] else "the tree is missing"
         raise IllFormed(f"the sequence ends, and {missing}", len(tokens) + 1)
     if leaves < len(words):
-        raise IllFormed(f"the tree has {leaves} leaves for {len(words)} words", len(tokens))
+        raise IllFormed(
+            f"{tokens[-1]!r} ends the tree after {leaves} of {len(words)} leaves", len(tokens)
+        )
     return whole.children[0]
 
 
