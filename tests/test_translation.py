@@ -390,6 +390,13 @@ def test_windows_without_sentences_are_refused() -> None:
         next(translator().stream(LINES, window=0))
 
 
+def test_a_text_is_not_a_list_of_sentences() -> None:
+    with pytest.raises(TypeError, match="expected a list of sentences, not a str"):
+        translator().translate("A text.")
+    with pytest.raises(TypeError, match="expected a list of sentences, not a str"):
+        translator().measure("A text.", split=True, where="text", numbers=range(99))
+
+
 def test_there_are_as_many_numbers_as_sentences() -> None:
     with pytest.raises(ValueError, match="fewer numbers than sentences"):
         list(translator().stream(["1", "2"], numbers=[7]))

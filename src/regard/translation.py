@@ -169,8 +169,6 @@ class Translator(Decoding):
         between 1 and the beam.
         """
         window = self.window_of(window)
-        if isinstance(sentences, str):
-            raise TypeError("expected a list of sentences, not a str: give [text]")
         begin = 0
         numbered = _numbered(itertools.count(1) if numbers is None else numbers, sentences)
         while some := list(itertools.islice(numbered, window)):
@@ -192,9 +190,9 @@ class Translator(Decoding):
     ) -> int:
         """The number of source tokens in these sentences, </s> of each part included.
 
-        Raises DataError for a sentence that `translate` refuses, TypeError for one that is not a
-        str, ValueError if there are fewer `numbers` than sentences. Errors and warnings name a
-        sentence as `where:number`, with its number in `numbers`.
+        Raises DataError for a sentence that `translate` refuses; TypeError if a sentence is not a
+        str, or if `sentences` is a str; ValueError if there are fewer `numbers` than sentences.
+        Errors and warnings name a sentence as `where:number`, with its number in `numbers`.
         """
         numbered = list(_numbered(numbers, sentences))
         sources = self._encode(numbered, split, where, warn)
@@ -305,6 +303,8 @@ def join_sentences(parts: Sequence[str]) -> str:
 
 
 def _numbered(numbers: Iterable[int], sentences: Iterable[str]) -> Iterator[tuple[int, str]]:
+    if isinstance(sentences, str):
+        raise TypeError("expected a list of sentences, not a str: give [text]")
     each = iter(numbers)
     for sentence in sentences:
         number = next(each, None)
