@@ -123,6 +123,9 @@ def test_a_model_needs_its_languages(made: Path) -> None:
     assert "give its languages" in refused("serve", model)
     assert "'english' is not a language pair" in refused("serve", f"{model}=english")
     assert "'x' is not a language pair" in refused("serve", model, "--pair", "x")
+    assert "--pair is for a model without =en-de, and each has one" in refused(
+        "serve", f"{model}=en-de", "--pair", "en-fr"
+    )
     assert "two models for en-de" in refused(
         "serve", f"{model}=en-de", f"{model}=en-de", "--port", 0
     )

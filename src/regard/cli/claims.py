@@ -76,8 +76,7 @@ def claims(
     from regard.claims.trying import try_claims
     from regard.machine.cores import usable_cores
 
-    if as_json and as_markdown:
-        raise RecipeError("--json and --markdown are two forms of the same table: choose one")
+    _refuse_forms(as_json, as_markdown, list_only)
     chosen = claims_named(names or [])
     if list_only:
         for claim in chosen:
@@ -99,6 +98,14 @@ def claims(
         typer.echo(markdown(outcomes), nl=False)
     else:
         _show_table(outcomes)
+
+
+def _refuse_forms(as_json: bool, as_markdown: bool, list_only: bool) -> None:
+    """Raise RecipeError if two forms of the output are asked for."""
+    if as_json and as_markdown:
+        raise RecipeError("--json and --markdown are two forms of the same table: choose one")
+    if list_only and (as_json or as_markdown):
+        raise RecipeError("--list writes plain text: leave out --json and --markdown")
 
 
 def _show_table(outcomes: "list[Outcome]") -> None:

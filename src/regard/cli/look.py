@@ -110,9 +110,9 @@ def look(
     html = html or (None if any((text, figure, npz, as_json, search)) else Path("look.html"))
     _refuse_unfit(kind, figure, out, search and target is not None)
     _refuse_same_file(text, (html, out, npz, as_json))
-    of_sentence = (target, html, text, npz, as_json, search, by_words, kind, layer, head, word)
-    _refuse_missing(sentence, figure, of_sentence)
-    _refuse_unshown(word, {"--kind": kind, "--layer": layer, "--head": head}, figure, html, text)
+    its = {"--kind": kind, "--layer": layer, "--head": head, "--by-words": by_words}
+    _refuse_missing(sentence, figure, target, html, text, npz, as_json, search, word, *its.values())
+    _refuse_unshown(word, its, figure, (html, npz, as_json), text)
     set_threads(threads)
     opened = open_model(model)
     _refuse_undrawn(opened.network, figure)
@@ -251,10 +251,8 @@ class _View:
         if not heads:
             every = self.found.weights[of].shape[1]
             heads = sharpest(self.found, of, self.layer_of(of), place, every if number == 3 else 2)
-        form = path.suffix.lstrip(".")
-        drawn = figure(
-            self.found, cast("Number", number), form, of, self.layer_of(of), heads, place
-        )
+        its = self.found, cast("Number", number), path.suffix.lstrip("."), of, self.layer_of(of)
+        drawn = figure(*its, heads, place)
         write_file(path, drawn)
         note(f"{path}: Figure {number}")
 
@@ -318,23 +316,25 @@ def _refuse_unshown(
     word: str | None,
     chosen: Mapping[str, object],
     figure: int | None,
-    page: Path | None,
+    files: Sequence[Path | None],
     text: bool,
 ) -> None:
     """Raise RecipeError if a figure lacks its --word, or if an option would change no output."""
+    page, *numbers = files
     if figure in (3, 4) and word is None:
         raise RecipeError(f"--figure {figure} shows one word: give it with --word")
     if word is not None and figure not in (3, 4) and not page:
         raise RecipeError(f"--word {word}: it is for --html, and Figures 3 and 4: leave it out")
-    if not (page or text or figure in (3, 4, 5)) and (given := [*filter(chosen.get, chosen)]):
+    written = {"--by-words"} if any(numbers) else set()
+    given = sorted(filter(chosen.get, chosen.keys() - written))
+    if given and not (page or text or figure in (3, 4, 5)):
         raise RecipeError(f"{given[0]}: it is for --html, --text and Figures 3 to 5: leave it out")
 
 
-def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[object]) -> None:
+def _refuse_missing(sentence: str | None, figure: int | None, *others: object) -> None:
     """Raise RecipeError if no sentence is given, although a sentence is needed.
 
     Only Figures 1 and 2 need no sentence. `others` has the values of the options for a sentence.
     """
-    more = any(option not in (None, False) for option in others)
-    if sentence is None and (more or figure not in (1, 2)):
+    if sentence is None and (figure not in (1, 2) or any(o not in (None, False) for o in others)):
         raise RecipeError("no sentence: give one after the model; only --figure 1 and 2 need none")

@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -151,6 +152,7 @@ def serve(
     _refuse_paths(cors or ())
     precision = settled(precision) if engine is None else precision
     named = [_named(model, pair) for model in models]
+    _refuse_unused(pair, models)
     allowed = None if keys is None else Keys.read(keys)
     with _listen(host, port) as listening:
         with ended_by_sigterm():  # process 1 of a container ignores SIGTERM without a handler
@@ -294,6 +296,19 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
     if len(pairs) > 1:
         raise RecipeError(f"{argument}: models that work together have one pair of languages")
     return paths, LanguagePair.read(pairs.pop())
+
+
+def _refuse_unused(pair: str | None, models: Sequence[str]) -> None:
+    """Raise RecipeError if --pair is given, but each model has a language pair of its own."""
+    if pair is not None:
+        with suppress(RecipeError):
+            for model in models:
+                _named(model, None)
+            pair = None
+        if pair is None:
+            raise RecipeError(
+                "--pair is for a model without =en-de, and each has one: leave it out"
+            )
 
 
 def _listen(host: str, port: int) -> "socket":
