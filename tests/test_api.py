@@ -147,6 +147,7 @@ def test_text_without_the_extra_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         ({"recipe": "bsae", "data": "x"}, RecipeError, "did you mean base"),
         ({"changes": {"training.step": 4}}, RecipeError, "did you mean training.steps"),
         ({"changes": {"steps": 4}}, RecipeError, "write it as section.key=value"),
+        ({"minutes": 5, "changes": {"training.minutes": 9}}, RecipeError, "both limit the time"),
         ({"changes": {"training.steps": "many"}}, RecipeError, "training.steps: input should be"),
     ],
 )

@@ -174,7 +174,7 @@ def train(
     """
     from regard.machine.processes import ALONE
     from regard.run.finetuning import origin_forgotten_after_errors
-    from regard.start import Start, begin
+    from regard.start import Start, begin, refuse_two_limits
     from regard.trainer import train_prepared
 
     began, text = monotonic(), (source, target, valid_source, valid_target)
@@ -183,6 +183,7 @@ def train(
         Path(out), files, _path(data), _path(tokenizer), _recipe(recipe), _assignments(changes),
         task, _path(start_from), minutes,
     )  # fmt: skip
+    refuse_two_limits(start)
     together = processes or ALONE
 
     def reads(reading: "Progress") -> None:

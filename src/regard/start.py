@@ -87,14 +87,14 @@ from regard.data.aligned import Progress
 from regard.data.fitting import as_prepared, refuse_other_task
 from regard.data.layouts import refuse_without_room
 from regard.data.pairs import fields_of, recipe_of
-from regard.errors import RegardError
+from regard.errors import RecipeError, RegardError
 from regard.files.whole import refuse_unwritable
 from regard.inputs import NO_FILES, TrainingFiles, described
 from regard.machine.devices import choose_device
 from regard.presets import SMALL_PARSE, recipe_named
 from regard.recipe import Recipe, assigned_field
 from regard.run.beginning import alone_in, begun
-from regard.run.finetuning import keep_origin, open_origin, refuse_other_origin, refuse_other_shape
+from regard.run.finetuning import keep_origin, open_origin, refuse_other_model, refuse_other_origin
 from regard.run.model_directory import Model
 from regard.score.bleu import refuse_missing
 from regard.text.opening import open_tokenizer
@@ -214,11 +214,21 @@ def decide(
     if not is_prepared:
         refuse_without_room(recipe.data)
         refuse_missing(recipe.training.bleu_tokenizer)
-    if model is not None:
-        _refuse_other_model(start, model, recipe)
+    if start.start_from is not None and model is not None:
+        refuse_other_model(start.start_from, model, recipe, start.assignments)
     if is_prepared:
         recipe = _fitted(start, recipe, data, remark)
     return Decision(recipe, data, is_prepared)
+
+
+def refuse_two_limits(start: Start) -> None:
+    """Raise RecipeError if both --time and --set training.minutes limit the time of the run.
+
+    --set training.minutes=0 may be given with --time, because it sets no limit: the recipe is then
+    chosen for --time, but the run does not end when this time is over.
+    """
+    if start.minutes is not None and start.assigned_minutes:
+        raise RecipeError("--time and --set training.minutes both limit the time: give one of them")
 
 
 def _refuse_unfit(start: Start) -> None:
@@ -308,16 +318,6 @@ def _for_the_time(
     choice = choose(text, minutes, asked=(*made, *its, *start.assignments))
     chose(choice)
     return choice.recipe
-
-
-def _refuse_other_model(start: Start, model: Model, recipe: Recipe) -> None:
-    """Raise RegardError if --set changes the tokenizer, or if the model does not fit the recipe."""
-    assert start.start_from is not None
-    fields = map(assigned_field, start.assignments)
-    sets_tokenizer = any(field.startswith("tokenizer.") for field in fields)
-    if sets_tokenizer and recipe.tokenizer != model.recipe.tokenizer:
-        raise RegardError(f"{start.start_from}: has its own tokenizer: leave out --set tokenizer.*")
-    refuse_other_shape(start.start_from, model, recipe)
 
 
 def _fitted(start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]) -> Recipe:

@@ -23,7 +23,7 @@ from regard.cli.options import (
     training_files,
     with_groups,
 )
-from regard.errors import RecipeError, RegardError
+from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.machine.processes import Processes
@@ -148,12 +148,12 @@ def train(
     """
     from regard.diversified import diversified, refuse_diversified
     from regard.members import alone, members
-    from regard.start import Start
+    from regard.start import Start, refuse_two_limits
 
     _set_up(threads, deterministic)
     files, minutes = training_files(text, trees, mix), _minutes(duration)
     start = Start(out, files, data, tokenizer, recipe, assign or (), task, start_from, minutes)
-    _refuse_two_limits(start)
+    refuse_two_limits(start)
     if diversify:
         _refuse_several(seeds, plan, verify_resume)
         starts = diversified(start, partial(_translate, threads=threads, quiet=quiet))
@@ -171,16 +171,6 @@ def _minutes(duration: str | None) -> float | None:
     from regard.amounts import seconds_in
 
     return None if duration is None else seconds_in(duration) / 60
-
-
-def _refuse_two_limits(start: "Start") -> None:
-    """Raise RecipeError if both --time and --set training.minutes limit the time of the run.
-
-    --set training.minutes=0 may be given with --time, because it sets no limit: the recipe is then
-    chosen for --time, but the run does not end when this time is over.
-    """
-    if start.minutes is not None and start.assigned_minutes:
-        raise RecipeError("--time and --set training.minutes both limit the time: give one of them")
 
 
 def _refuse_several(seeds: int | None, plan: bool, verify_resume: int | None) -> None:

@@ -6,7 +6,7 @@ written first, so that the run begins with these weights even if it is interrupt
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from regard.files.manifest import MANIFEST
 from regard.files.regular import checksum
 from regard.files.whole import refusing_write_errors, write_file
 from regard.optimizer import FlatAdam
-from regard.recipe import Recipe, changes
+from regard.recipe import Recipe, assigned_field, changes
 from regard.run import checkpoints
 from regard.run.checkpoints import Keep
 from regard.run.model_directory import Model, open_model
@@ -49,6 +49,19 @@ def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
             f"{directory}: is a model of another shape ({'; '.join(changed)}): leave out --recipe "
             "and --set model.* to keep the model's own"
         )
+
+
+def refuse_other_model(
+    directory: Path, model: Model, recipe: Recipe, assignments: Sequence[str]
+) -> None:
+    """Raise RegardError if --set changes the tokenizer, or if the model does not fit the recipe.
+
+    `assignments` are the values of --set.
+    """
+    sets_tokenizer = any(assigned_field(one).startswith("tokenizer.") for one in assignments)
+    if sets_tokenizer and recipe.tokenizer != model.recipe.tokenizer:
+        raise RegardError(f"{directory}: has its own tokenizer: leave out --set tokenizer.*")
+    refuse_other_shape(directory, model, recipe)
 
 
 def open_origin(directory: Path, run: Path) -> Model:
