@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from regard.budget.choice import with_time
+from regard.data.pairs import recipe_of
 from regard.errors import RecipeError, RegardError
 from regard.recipe import Recipe, assigned_field
 from regard.run.beginning import begun, is_of_members
@@ -15,8 +17,8 @@ def members(start: Start, count: int) -> Iterator[Start]:
     """Yield the starts of `count` runs, which differ only in their seeds and directories.
 
     The runs are in seed-1, seed-2 and so on, in `start.out`. They share the time limit of `start`
-    equally. If `start` and its recipe have no limit, and the first run chooses its recipe for the
-    text, the runs share MINUTES (60).
+    equally, or that of the recipe with which the first run begins. If there is no limit, and the
+    first run chooses its recipe for the text, the runs share MINUTES (60).
 
     The other runs use the data, the tokenizer and the recipe of the first run, so the first run
     must have begun before another run begins. Raises RecipeError if `start` assigns a seed or a
@@ -31,17 +33,20 @@ def members(start: Start, count: int) -> Iterator[Start]:
     first = start.out / "seed-1"
     chooses = replace(start, out=first).chooses_for_text
     timed = start.limit or (MINUTES if chooses else None)
+    if its := _timed_origin(start, first):
+        timed = its.training.minutes
+        start = replace(start, recipe=with_time(its, timed / count))
     minutes = timed and timed / count
     for seed in range(1, count + 1):
-        its = (*start.assignments, f"training.seed={seed}")
+        assigned = (*start.assignments, f"training.seed={seed}")
         if seed == 1:
-            yield replace(start, out=first, assignments=its, minutes=minutes)
+            yield replace(start, out=first, assignments=assigned, minutes=minutes)
             continue
         yield Start(
             start.out / f"seed-{seed}",
             data=start.data or first / "data",
             recipe=_untuned(first),
-            assignments=its,
+            assignments=assigned,
             start_from=start.start_from,
             minutes=minutes,
         )
@@ -53,6 +58,23 @@ def alone(start: Start) -> Iterator[Start]:
     if begun(out) is None and is_of_members(out):
         raise RegardError(f"{out}: was begun with --seeds: give it again, or choose another --out")
     yield start
+
+
+def _timed_origin(start: Start, first: Path) -> Recipe | None:
+    """The recipe of --from or --data, if the first run begins with it, and if it limits the time.
+
+    The run in `first` does not begin with it if `start` has a recipe or a time, or if the run has
+    begun: then its recipe has the divided time already.
+    """
+    if start.recipe is not None or start.minutes is not None or begun(first) is not None:
+        return None
+    its = None
+    if start.start_from is not None:
+        path = start.start_from / "recipe.toml"
+        its = Recipe.read(path) if path.exists() else None  # a missing model is refused later
+    elif start.data is not None:
+        its = recipe_of(start.data)
+    return its if its and its.training.minutes else None
 
 
 def _untuned(run: Path) -> Recipe | str:

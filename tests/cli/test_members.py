@@ -1,7 +1,9 @@
 """`regard train --seeds`: several models of one recipe and one text, which translate together."""
 
+import json
 import os
 import signal
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,6 +56,23 @@ def test_members_divide_the_time(world: World, given: float | None, each: float)
     assert [start.minutes for start in named] == [None] * 2
     timed = Start(world.folder / "x", files, recipe=Recipe().but(minutes=120.0), minutes=given)
     assert [start.minutes for start in members(timed, 3)] == [(given or 120.0) / 3] * 3
+
+
+def test_members_divide_the_time_of_the_recipe_that_they_begin_with(world: World) -> None:
+    timed = Recipe.read(world.made / "run" / "recipe.toml").but(minutes=60.0)
+    origin = world.folder / "origin"
+    origin.mkdir()
+    (origin / "recipe.toml").write_text(timed.to_toml())
+    start = Start(world.folder / "x", start_from=origin)
+    assert [one.minutes for one in members(start, 3)] == [20.0] * 3
+    assert next(members(start, 3)).recipe == timed.but(minutes=20.0)
+    assert next(members(replace(start, minutes=0), 3)).minutes is None
+    data = world.copy("data")
+    manifest = json.loads((data / "manifest.json").read_text())
+    manifest["recipe"]["training"]["minutes"] = 60.0
+    (data / "manifest.json").write_text(json.dumps(manifest))
+    starts = list(members(Start(world.folder / "x", data=data), 3))
+    assert [one.minutes for one in starts] == [20.0] * 3
 
 
 def test_a_directory_has_members_or_one_run(world: World) -> None:
