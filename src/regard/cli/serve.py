@@ -6,7 +6,6 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -300,15 +299,14 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
 
 def _refuse_unused(pair: str | None, models: Sequence[str]) -> None:
     """Raise RecipeError if --pair is given, but each model has a language pair of its own."""
-    if pair is not None:
-        with suppress(RecipeError):
-            for model in models:
-                _named(model, None)
-            pair = None
-        if pair is None:
-            raise RecipeError(
-                "--pair is for a model without =en-de, and each has one: leave it out"
-            )
+    if pair is None:
+        return
+    try:
+        for model in models:
+            _named(model, None)
+    except RecipeError:  # this model has no language pair of its own
+        return
+    raise RecipeError("--pair is for a model without =en-de, and each has one: leave it out")
 
 
 def _listen(host: str, port: int) -> "socket":
