@@ -227,6 +227,11 @@ class TrainingRecipe(Section):
     """Factor of the learning rate; 1 gives the rate of equation (3)."""
     warmup_steps: Count = 4000
     """The number of steps over which the learning rate rises linearly."""
+    first_embedding: Literal["random", "pairs"] = "random"
+    """The embedding of a new run. random: each number is drawn. pairs: sub-words that occur in the
+    same pairs of sentences, such as a word and its translation, begin with similar vectors (latent
+    semantic indexing across languages, Littman et al. 1998). A run begun with --from has the other
+    model's embedding."""
     optimizer: Literal["adam", "muon"] = "adam"
     """adam: as in the paper. muon: the matrices inside the layers learn by Muon (Jordan et al.
     2024), all other parameters by Adam, with the same rate."""

@@ -106,7 +106,10 @@ def _spacing(case: Compared) -> Finding | None:
 
 
 def _first_weights(case: Compared) -> Finding | None:
-    return Finding("departs") if case.facts.begins_with_model else None
+    """Judge whether the weights of a new run were drawn, and not taken from a model or the text."""
+    if case.facts.begins_with_model:
+        return Finding("departs")
+    return as_row("training.first_embedding").finding(case)
 
 
 TRAINING = (
@@ -266,9 +269,13 @@ TRAINING = (
         name="first weights",
         section="§5",
         theirs="drawn at random",
-        ours="drawn at random; `--from` begins with the weights of a model",
-        why="a model for a special field may begin with the weights of a general model",
-        tests=("tests/run/test_finetuning.py",),
-        judge=Judge(_first_weights),
+        ours="drawn at random; `--from` begins with the weights of a model, and "
+        "`training.first_embedding = pairs` with an embedding in which a word and its translation "
+        "are near",
+        why="a model for a special field may begin with the weights of a general model; with such "
+        "an embedding, a short run learns more (experiments/budget), and `regard train --time` "
+        "takes it for its smallest models",
+        tests=("tests/run/test_finetuning.py", "tests/run/test_first_embedding.py"),
+        judge=Judge(_first_weights, ("training.first_embedding",)),
     ),
 )

@@ -62,7 +62,8 @@ class Resumption:
         """
         setup = self._setup
         setup.refuse_differences()
-        model, optimizer = setup.model_and_optimizer()
+        goes_on = any(checkpoints.paths(self._directory.checkpoints))
+        model, optimizer = setup.model_and_optimizer(random=goes_on)
         state, position, randoms = TrainingState(), None, checkpoints.random_states()
         if found := self._found(optimizer):
             state, position, randoms = found

@@ -21,6 +21,7 @@ from regard.machine.processes import Processes
 from regard.machine.speed import single_precision_speed
 from regard.paper import parameters
 from regard.recipe import Recipe, TrainingRecipe
+from regard.run.first_embedding import begin_with_pairs
 from regard.run.model_directory import matrices_misfit
 from regard.run.sharding import Optimizer, model_and_optimizer
 from regard.run.state import TrainingState
@@ -94,11 +95,17 @@ class Setup:
             **self.fingerprints,
         )
 
-    def model_and_optimizer(self) -> tuple[EncoderDecoder, Optimizer]:
-        """A new model to train, and its optimizer, by `sharding.model_and_optimizer`."""
+    def model_and_optimizer(self, *, random: bool = True) -> tuple[EncoderDecoder, Optimizer]:
+        """A new model to train, and its optimizer, by `sharding.model_and_optimizer`.
+
+        If not `random`, the embedding begins as the recipe says, otherwise at random.
+        """
+        training, initialise = self.recipe.training, None
+        if not random and training.first_embedding == "pairs":
+            initialise = partial(begin_with_pairs, pairs=self.pairs, seed=training.seed)
         model, optimizer = model_and_optimizer(
             self.recipe, self.tokenizer.size, self.dtype, self.device, self.processes, self.shard,
-            self.tokenizer.source_size,
+            self.tokenizer.source_size, initialise,
         )  # fmt: skip
         know_words(model, self.tokenizer)
         return model, optimizer

@@ -221,17 +221,21 @@ def model_and_optimizer(
     processes: Processes,
     shard: bool,
     source_vocabulary: int | None = None,
+    initialise: Callable[[EncoderDecoder], None] | None = None,
 ) -> tuple[EncoderDecoder, Optimizer]:
     """A model to train, initialised from the recipe's seed, and an optimizer for its weights.
 
     `vocabulary` is the size of the target's vocabulary, and `source_vocabulary` the size of the
-    source's, if it differs. With `shard` and several processes, model and moments are divided;
+    source's, if it differs. `initialise`, if given, is called with the model, and may change its
+    random weights. With `shard` and several processes, model and moments are divided;
     otherwise they are undivided on `device`. The optimizer's `give` makes both model and optimizer
     usable; before `give`, only the optimizer's `restore` may be called.
     """
     keep_freed_memory()
     torch.manual_seed(recipe.training.seed)
     model = new_model(recipe.model, vocabulary, source_vocabulary).float().train()
+    if initialise is not None:
+        initialise(model)
     if shard and processes.count > 1:
         return model, ShardedAdam(model, recipe, dtype, device, processes)
     by = for_update(recipe.training, device, dtype, model.parameter_count)

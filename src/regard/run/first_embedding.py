@@ -1,0 +1,159 @@
+"""A first embedding in which sub-words that occur in the same pairs of sentences are near.
+
+A word and its translation occur in the same pairs. If their vectors are similar from the first
+step on, attention finds sooner which source word a target word comes from. The vectors are those
+of latent semantic indexing across languages (Littman et al. 1998): the singular vectors of a matrix
+that tells which sub-word occurs in which pair. Only the recipe field `training.first_embedding`
+asks for them; in the paper, embeddings begin at random.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.data.pair_source import PairSource
+from regard.encoder_decoder import EncoderDecoder
+
+MOST_PAIRS = 50_000
+"""If there are more pairs, this many are read, evenly spread over the text."""
+LEAST_PAIRS = 2
+"""A sub-word that occurs in fewer pairs than this keeps its random vector."""
+SHARED = 0.9
+"""The cosine between a first vector and the vector of co-occurrence that it contains. The rest is
+random, because a word and its translation would otherwise have nearly equal vectors."""
+ROUNDS, SPARE = 3, 12
+"""The number of rounds of the subspace iteration, and how many more directions it computes than
+are used (Halko et al. 2011)."""
+
+
+class Occurrences(NamedTuple):
+    """Which sub-word occurs in which pair, in order of the sub-words."""
+
+    entries: Int[Tensor, "occurrences"]
+    """The sub-word of each occurrence, as its row in the table of vectors."""
+    pairs: Int[Tensor, "occurrences"]
+    """The pair of each occurrence."""
+    entry_counts: Int[Tensor, "entries"]
+    """For each sub-word, the number of pairs in which it occurs."""
+    pair_counts: Int[Tensor, "pairs"]
+    """For each pair, the number of different sub-words that occur in it."""
+
+    @classmethod
+    def of(cls, pairs: PairSource, entries: int, shift: int) -> "Occurrences":
+        """The occurrences in at most MOST_PAIRS pairs; `entries` is the number of rows.
+
+        `shift` is added to the ids of targets. A sub-word counts once in a pair.
+        """
+        count = min(len(pairs), MOST_PAIRS)
+        chosen = [i * len(pairs) // count for i in range(count)]
+        sides = [pairs.source(i) for i in chosen], [pairs.target(i) for i in chosen]
+        lengths = np.array([[len(sentence) for sentence in side] for side in sides])
+        of_side = [np.concatenate(side).astype(np.int64) for side in sides]
+        of_side[1] += shift
+        numbers = [np.repeat(np.arange(count), each) for each in lengths]
+        both = np.unique(np.concatenate(of_side) * count + np.concatenate(numbers))
+        entry, pair = torch.from_numpy(both // count), torch.from_numpy(both % count)
+        by_entry, by_pair = entry.bincount(minlength=entries), pair.bincount(minlength=count)
+        return cls(entry, pair, by_entry, by_pair)
+
+    def informative(self) -> Bool[Tensor, "entries"]:
+        """Which sub-words occur in LEAST_PAIRS pairs or more, but not in all, as </s> does."""
+        counts = self.entry_counts
+        return (counts >= LEAST_PAIRS) & (counts < len(self.pair_counts))
+
+    def weights(self) -> Float[Tensor, "occurrences"]:
+        """The numbers of the matrix: they are large for a rare sub-word, and in a short pair.
+
+        The row of a sub-word in n pairs has the norm n^(1/4), or 0 if it is not `informative`.
+        """
+        counts = self.entry_counts.clamp(min=1)
+        rarity = (len(self.pair_counts) / counts).log()
+        weights = rarity[self.entries] / self.pair_counts[self.pairs].sqrt()
+        norms = torch.zeros(len(counts)).index_add_(0, self.entries, weights.square()).sqrt()
+        scales = counts**0.25 / norms.clamp(min=1e-6)
+        scales[~self.informative()] = 0
+        return weights * scales[self.entries]
+
+
+def begin_with_pairs(model: EncoderDecoder, pairs: PairSource, seed: int) -> None:
+    """Turn the rows of the embedding of a new model towards the vectors of co-occurrence.
+
+    Each row keeps its norm. Source and target may have one embedding matrix or two.
+    """
+    source, target = model.embedding.tokens.weight.data, model.target_side.tokens.weight.data
+    shift = 0 if target is source else len(source)
+    entries = shift + len(target)
+    vectors = vectors_of_pairs(Occurrences.of(pairs, entries, shift), source.shape[1], seed)
+    for rows, found in (source, vectors[: len(source)]), (target, vectors[shift:]):
+        known = found.any(dim=1, keepdim=True)
+        norms = rows.norm(dim=1, keepdim=True)
+        turned = SHARED * found + (1 - SHARED**2) ** 0.5 * rows / norms
+        rows.copy_(torch.where(known, F.normalize(turned) * norms, rows))
+
+
+def vectors_of_pairs(
+    occurrences: Occurrences, width: int, seed: int
+) -> Float[Tensor, "entries width"]:
+    """Vectors of norm 1, similar for sub-words that occur in the same pairs; 0 for unknown ones.
+
+    The strongest direction is left out: it is what all sub-words have in common. A random rotation
+    gives all numbers of the vectors the same expected size.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    values, vectors = _strongest(occurrences, width + 1, generator)
+    vectors, values = vectors[:, 1:], values[1:]
+    square = torch.randn(width, width, generator=generator)
+    rotation = torch.linalg.qr(square).Q[: len(values)]
+    found = F.normalize(vectors * values.sqrt() @ rotation)
+    return found * occurrences.informative()[:, None]
+
+
+def _strongest(
+    occurrences: Occurrences, count: int, generator: torch.Generator
+) -> tuple[Float[Tensor, "directions"], Float[Tensor, "entries directions"]]:
+    """The largest singular values of the matrix, and their singular vectors of the sub-words.
+
+    There are at most `count`, and fewer if there are fewer sub-words or pairs.
+    """
+    per_pair, per_entry = _products(occurrences)
+    entries, pairs = len(occurrences.entry_counts), len(occurrences.pair_counts)
+    basis = torch.randn(entries, min(count + SPARE, entries, pairs), generator=generator)
+    for _ in range(ROUNDS):
+        basis = torch.linalg.qr(per_entry(per_pair(basis))).Q
+    seen = per_pair(basis)
+    squares, turn = torch.linalg.eigh(seen.mT @ seen)
+    order = squares.argsort(descending=True)[:count]
+    return squares[order].clamp(min=0).sqrt(), basis @ turn[:, order]
+
+
+_Product = Callable[[Tensor], Tensor]
+
+
+def _products(occurrences: Occurrences) -> tuple[_Product, _Product]:
+    """Two functions: the products of the transposed matrix and of the matrix with a tensor."""
+    weights = occurrences.weights()
+    by_pair = occurrences.pairs.argsort(stable=True)
+
+    def per_pair(x: Float[Tensor, "entries width"]) -> Float[Tensor, "pairs width"]:
+        return _sums(x, occurrences.entries[by_pair], weights[by_pair], occurrences.pair_counts)
+
+    def per_entry(x: Float[Tensor, "pairs width"]) -> Float[Tensor, "entries width"]:
+        return _sums(x, occurrences.pairs, weights, occurrences.entry_counts)
+
+    return per_pair, per_entry
+
+
+def _sums(
+    rows: Float[Tensor, "rows width"],
+    chosen: Int[Tensor, "terms"],
+    weights: Float[Tensor, "terms"],
+    counts: Int[Tensor, "sums"],
+) -> Float[Tensor, "sums width"]:
+    """Weighted sums of chosen rows; sum i has the next `counts[i]` of the terms."""
+    starts = counts.cumsum(0) - counts
+    return F.embedding_bag(chosen, rows, starts, mode="sum", per_sample_weights=weights)
