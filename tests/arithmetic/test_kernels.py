@@ -173,9 +173,21 @@ def run(code: str, **variables: str) -> None:
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="no Triton here")
-@pytest.mark.parametrize("code", [SUMMARY, ATTEND, RANKING, SOFTMAX_GRADIENT, ADD_NORM, WRITE])
-def test_a_kernel_computes_the_definition(code: str) -> None:
-    run(f"import torch\ntorch.manual_seed(1)\n{code}", TRITON_INTERPRET="1")
+def test_kernels_compute_the_definitions() -> None:
+    """One process tests all of them, because PyTorch takes longer to import than most tests."""
+    codes = {
+        "summary": SUMMARY,
+        "attend": ATTEND,
+        "ranking": RANKING,
+        "softmax_gradient": SOFTMAX_GRADIENT,
+        "add_norm": ADD_NORM,
+        "write": WRITE,
+    }
+    lines = ["import torch"]
+    for name, code in codes.items():
+        lines.append("torch.manual_seed(1)")
+        lines.append(f"exec(compile({code!r}, {name!r}, 'exec'), dict(torch=torch))")
+    run("\n".join(lines), TRITON_INTERPRET="1")
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="no Triton here")
