@@ -177,6 +177,15 @@ def test_the_smallest_model_has_a_smaller_vocabulary() -> None:
     )
 
 
+def test_a_text_that_is_read_at_most_once_begins_with_the_embedding_of_its_pairs() -> None:
+    for corpus, minutes in (LARGE_TEXT, 1), (LARGE_TEXT, 600), (SMALL_TEXT, 60):
+        found = choose(corpus, minutes, slow)
+        kind = "pairs" if found.epochs <= 1 else "random"
+        assert found.recipe.training.first_embedding == kind
+    asked = ("training.first_embedding=random",)
+    assert choose(LARGE_TEXT, 1, slow, asked).recipe.training.first_embedding == "random"
+
+
 def test_weight_decay_can_be_asked_for_though_larger_models_have_adam() -> None:
     assert choose(SMALL_TEXT, 10, slow).recipe.training.weight_decay > 0
     asked = ("training.weight_decay=0.125",)

@@ -59,7 +59,7 @@ def reversed_pairs(count: int, shift: int = WORDS) -> Listed:
 def test_words_are_near_their_translations(family: str, embeddings: str) -> None:
     one = embeddings == "shared"
     size = FIRST + WORDS * (1 + one)
-    recipe = Recipe().but(family=family, layers=2, d_model=24, embeddings=embeddings)
+    recipe = Recipe().but(family=family, layers=2, d_model=128, embeddings=embeddings)
     torch.manual_seed(3)
     model = new_model(recipe.model, size, size)
     source, target = model.embedding.tokens.weight.data, model.target_side.tokens.weight.data

@@ -23,7 +23,7 @@ MOST_PAIRS = 50_000
 """If there are more pairs, this many are read, evenly spread over the text."""
 LEAST_PAIRS = 2
 """A sub-word that occurs in fewer pairs than this keeps its random vector."""
-SHARED = 0.9
+SHARED = 0.7
 """The cosine between a first vector and the vector of co-occurrence that it contains. The rest is
 random, because a word and its translation would otherwise have nearly equal vectors."""
 ROUNDS, SPARE = 3, 12
