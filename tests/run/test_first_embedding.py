@@ -79,7 +79,7 @@ def test_words_are_near_their_translations(family: str, embeddings: str) -> None
 def test_angles_are_those_of_the_singular_vectors_of_the_whole_matrix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("regard.run.first_embedding.ROUNDS", 200)
+    monkeypatch.setattr("regard.run.first_embedding.ITERATIONS", 200)
     pairs, width = reversed_pairs(60), 12
     occurrences = Occurrences.of(pairs, FIRST + 2 * WORDS, 0)
     matrix = torch.zeros(FIRST + 2 * WORDS, len(pairs), dtype=torch.float64)

@@ -26,8 +26,8 @@ LEAST_PAIRS = 2
 SHARED = 0.7
 """The cosine between a first vector and the vector of co-occurrence that it contains. The rest is
 random, because a word and its translation would otherwise have nearly equal vectors."""
-ROUNDS, SPARE = 3, 12
-"""The number of rounds of the subspace iteration, and how many more directions it computes than
+ITERATIONS, SPARE = 3, 12
+"""The number of subspace iterations, and how many more directions it computes than
 are used (Halko et al. 2011)."""
 
 
@@ -123,7 +123,7 @@ def _strongest(
     per_pair, per_entry = _products(occurrences)
     entries, pairs = len(occurrences.entry_counts), len(occurrences.pair_counts)
     basis = torch.randn(entries, min(count + SPARE, entries, pairs), generator=generator)
-    for _ in range(ROUNDS):
+    for _ in range(ITERATIONS):
         basis = torch.linalg.qr(per_entry(per_pair(basis))).Q
     seen = per_pair(basis)
     squares, turn = torch.linalg.eigh(seen.mT @ seen)
