@@ -27,8 +27,8 @@ SHARED = 0.7
 """The cosine between a first vector and the vector of co-occurrence that it contains. The rest is
 random, because a word and its translation would otherwise have nearly equal vectors."""
 ITERATIONS, SPARE = 3, 12
-"""The number of subspace iterations, and how many more directions it computes than
-are used (Halko et al. 2011)."""
+"""The number of subspace iterations, and the number of directions that they find but that are not
+used (Halko et al. 2011)."""
 
 
 class Occurrences(NamedTuple):
