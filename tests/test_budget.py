@@ -177,11 +177,13 @@ def test_the_smallest_model_has_a_smaller_vocabulary() -> None:
     )
 
 
-def test_a_text_that_is_read_at_most_once_begins_with_the_embedding_of_its_pairs() -> None:
-    for corpus, minutes in (LARGE_TEXT, 1), (LARGE_TEXT, 600), (SMALL_TEXT, 60):
-        found = choose(corpus, minutes, slow)
-        kind = "pairs" if found.epochs <= 1 else "random"
-        assert found.recipe.training.first_embedding == kind
+def test_three_layers_that_read_a_text_at_most_once_begin_with_the_embedding_of_its_pairs() -> None:
+    once, larger = choose(LARGE_TEXT, 1, slow), choose(LARGE_TEXT, 600, slow)
+    often = choose(SMALL_TEXT, 10, slow)
+    assert [found.recipe.model.layers for found in (once, larger, often)] == [3, 4, 3]
+    assert max(once.epochs, larger.epochs) <= 1 < often.epochs
+    begin = [found.recipe.training.first_embedding for found in (once, larger, often)]
+    assert begin == ["pairs", "random", "random"]
     asked = ("training.first_embedding=random",)
     assert choose(LARGE_TEXT, 1, slow, asked).recipe.training.first_embedding == "random"
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from regard.families.choose import new_model
 from regard.recipe import Recipe
-from regard.run.first_embedding import Occurrences, begin_with_pairs, vectors_of_pairs
+from regard.run.first_embedding import SHARED, Occurrences, begin_with_pairs, vectors_of_pairs
 from regard.run.model_directory import open_model
 from regard.text.tokenizer import EOS
 from run.copying import RECIPE, prepared, trained
@@ -74,6 +74,39 @@ def test_words_are_near_their_translations(family: str, embeddings: str) -> None
     for rows, old in zip((source, target), before, strict=True):
         torch.testing.assert_close(rows.norm(dim=1), old.norm(dim=1))
         assert torch.equal(rows[:FIRST], old[:FIRST])  # <pad>, <s> and </s> tell nothing
+
+
+def test_one_matrix_counts_what_is_on_both_sides_once_and_is_turned_once() -> None:
+    """Source and target have the same ids, as names and punctuation have."""
+    recipe = Recipe().but(layers=1, d_model=256, heads=2)
+    torch.manual_seed(3)
+    model = new_model(recipe.model, FIRST + WORDS)
+    before = model.embedding.tokens.weight.data.clone()
+    begin_with_pairs(model, reversed_pairs(400, 0), seed=1)
+    after = model.embedding.tokens.weight.data[FIRST:]
+    cosines = torch.cosine_similarity(after, before[FIRST:])
+    assert cosines.mean() == pytest.approx((1 - SHARED**2) ** 0.5, abs=0.05)
+
+
+def test_vocabularies_of_two_sizes_have_matrices_of_two_sizes() -> None:
+    recipe = Recipe().but(layers=1, d_model=128, heads=2, embeddings="apart")
+    model = new_model(recipe.model, FIRST + WORDS, FIRST + WORDS + 7)
+    begin_with_pairs(model, reversed_pairs(400, 0), seed=1)
+    words, meanings = (
+        torch.nn.functional.normalize(embedding.tokens.weight.data[FIRST : FIRST + WORDS])
+        for embedding in (model.embedding, model.target_side)
+    )
+    assert ((words @ meanings.mT).argmax(dim=1) == torch.arange(WORDS)).float().mean() > 0.9
+
+
+def test_the_callers_default_type_does_not_matter() -> None:
+    occurrences = Occurrences.of(reversed_pairs(100), FIRST + 2 * WORDS, 0)
+    expected = vectors_of_pairs(occurrences, 16, seed=1)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(vectors_of_pairs(occurrences, 16, seed=1), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_angles_are_those_of_the_singular_vectors_of_the_whole_matrix(

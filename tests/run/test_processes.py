@@ -106,7 +106,8 @@ def test_micro_batches_make_the_updates_of_whole_ones(
 
 
 def test_accumulated_batches_are_shared_out_whole(data: Path, tmp_path: Path) -> None:
-    recipe = CALM.but(accumulate=4, steps=5)
+    """Both processes begin with the embedding that the first one makes of the pairs."""
+    recipe = CALM.but(accumulate=4, steps=5, first_embedding="pairs")
     train_in_fork(tmp_path / "alone", data, recipe)
     finished(2, train_together, tmp_path / "run", data, recipe, stderr=tmp_path / "log")
     assert events(tmp_path / "run", "start")[0]["cuts"] == 1

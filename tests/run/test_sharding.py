@@ -74,7 +74,7 @@ def test_the_updates_and_validations_are_those_of_one_process(
 
 FIELDS = {
     "norm": "pre", "activation": "swish", "embeddings": "apart", "output_bias": True,
-    "decoder_d_ff": 7,
+    "decoder_d_ff": 7, "first_embedding": "pairs",
 }  # fmt: skip
 
 

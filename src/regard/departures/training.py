@@ -273,8 +273,8 @@ TRAINING = (
         "`training.first_embedding = pairs` with an embedding in which a word and its translation "
         "are near",
         why="a model for a special field may begin with the weights of a general model; with such "
-        "an embedding, a short run learns more (experiments/budget), and `regard train --time` "
-        "takes it for its smallest models",
+        "an embedding, perplexity falls faster at first (experiments/budget), and `regard train "
+        "--time` takes it for its smallest model and a text that is read at most once",
         tests=("tests/run/test_finetuning.py", "tests/run/test_first_embedding.py"),
         judge=Judge(_first_weights, ("training.first_embedding",)),
     ),

@@ -24,7 +24,7 @@ MOST_PAIRS = 50_000
 LEAST_PAIRS = 2
 """A sub-word that occurs in fewer pairs than this keeps its random vector."""
 SHARED = 0.7
-"""The cosine between a first vector and the vector of co-occurrence that it contains. The rest is
+"""About the cosine between a first vector and the vector of co-occurrence in it. The rest is
 random, because a word and its translation would otherwise have nearly equal vectors."""
 ITERATIONS, SPARE = 3, 12
 """The number of subspace iterations, and the number of directions that they find but that are not
@@ -71,10 +71,10 @@ class Occurrences(NamedTuple):
 
         The row of a sub-word in n pairs has the norm n^(1/4), or 0 if it is not `informative`.
         """
-        counts = self.entry_counts.clamp(min=1)
+        counts = self.entry_counts.clamp(min=1).float()
         rarity = (len(self.pair_counts) / counts).log()
-        weights = rarity[self.entries] / self.pair_counts[self.pairs].sqrt()
-        norms = torch.zeros(len(counts)).index_add_(0, self.entries, weights.square()).sqrt()
+        weights = rarity[self.entries] / self.pair_counts[self.pairs].float().sqrt()
+        norms = torch.zeros_like(counts).index_add_(0, self.entries, weights.square()).sqrt()
         scales = counts**0.25 / norms.clamp(min=1e-6)
         scales[~self.informative()] = 0
         return weights * scales[self.entries]
@@ -83,17 +83,24 @@ class Occurrences(NamedTuple):
 def begin_with_pairs(model: EncoderDecoder, pairs: PairSource, seed: int) -> None:
     """Turn the rows of the embedding of a new model towards the vectors of co-occurrence.
 
-    Each row keeps its norm. Source and target may have one embedding matrix or two.
+    Each row keeps its norm. Source and target may have one embedding matrix or two; with two, a
+    sub-word of the source and one of the target never count as the same sub-word.
     """
     source, target = model.embedding.tokens.weight.data, model.target_side.tokens.weight.data
-    shift = 0 if target is source else len(source)
-    entries = shift + len(target)
-    vectors = vectors_of_pairs(Occurrences.of(pairs, entries, shift), source.shape[1], seed)
-    for rows, found in (source, vectors[: len(source)]), (target, vectors[shift:]):
-        known = found.any(dim=1, keepdim=True)
-        norms = rows.norm(dim=1, keepdim=True)
-        turned = SHARED * found + (1 - SHARED**2) ** 0.5 * rows / norms
-        rows.copy_(torch.where(known, F.normalize(turned) * norms, rows))
+    are_one = model.target_side is model.embedding
+    shift = 0 if are_one else len(source)
+    occurrences = Occurrences.of(pairs, shift + len(target), shift)
+    vectors = vectors_of_pairs(occurrences, source.shape[1], seed)
+    _turn(source, vectors[: len(source)])
+    if not are_one:
+        _turn(target, vectors[shift:])
+
+
+def _turn(rows: Float[Tensor, "rows width"], vectors: Float[Tensor, "rows width"]) -> None:
+    """Turn each row towards its vector, in place; a row with a vector of zeros stays."""
+    norms = rows.norm(dim=1, keepdim=True)
+    turned = SHARED * vectors + (1 - SHARED**2) ** 0.5 * rows / norms
+    rows.copy_(torch.where(vectors.any(dim=1, keepdim=True), F.normalize(turned) * norms, rows))
 
 
 def vectors_of_pairs(
@@ -107,7 +114,7 @@ def vectors_of_pairs(
     generator = torch.Generator().manual_seed(seed)
     values, vectors = _strongest(occurrences, width + 1, generator)
     vectors, values = vectors[:, 1:], values[1:]
-    square = torch.randn(width, width, generator=generator)
+    square = torch.randn(width, width, generator=generator, dtype=torch.float32)
     rotation = torch.linalg.qr(square).Q[: len(values)]
     found = F.normalize(vectors * values.sqrt() @ rotation)
     return found * occurrences.informative()[:, None]
@@ -118,17 +125,21 @@ def _strongest(
 ) -> tuple[Float[Tensor, "directions"], Float[Tensor, "entries directions"]]:
     """The largest singular values of the matrix, and their singular vectors of the sub-words.
 
-    There are at most `count`, and fewer if there are fewer sub-words or pairs.
+    There are at most `count`, and fewer if there are fewer sub-words or pairs. The largest number
+    of a vector is positive: otherwise, the sign would depend on the library and its threads.
     """
     per_pair, per_entry = _products(occurrences)
     entries, pairs = len(occurrences.entry_counts), len(occurrences.pair_counts)
-    basis = torch.randn(entries, min(count + SPARE, entries, pairs), generator=generator)
+    size = entries, min(count + SPARE, entries, pairs)
+    basis = torch.randn(size, generator=generator, dtype=torch.float32)
     for _ in range(ITERATIONS):
         basis = torch.linalg.qr(per_entry(per_pair(basis))).Q
     seen = per_pair(basis)
     squares, turn = torch.linalg.eigh(seen.mT @ seen)
     order = squares.argsort(descending=True)[:count]
-    return squares[order].clamp(min=0).sqrt(), basis @ turn[:, order]
+    vectors = basis @ turn[:, order]
+    largest = vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True))
+    return squares[order].clamp(min=0).sqrt(), vectors * largest.sign()
 
 
 _Product = Callable[[Tensor], Tensor]

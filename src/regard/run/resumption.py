@@ -62,8 +62,9 @@ class Resumption:
         """
         setup = self._setup
         setup.refuse_differences()
-        goes_on = any(checkpoints.paths(self._directory.checkpoints))
-        model, optimizer = setup.model_and_optimizer(random=goes_on)
+        # Without a checkpoint, the weights of the first process are given to all.
+        first = setup.processes.rank == 0 and not checkpoints.paths(self._directory.checkpoints)
+        model, optimizer = setup.model_and_optimizer(to_keep=first)
         state, position, randoms = TrainingState(), None, checkpoints.random_states()
         if found := self._found(optimizer):
             state, position, randoms = found

@@ -95,13 +95,14 @@ class Setup:
             **self.fingerprints,
         )
 
-    def model_and_optimizer(self, *, random: bool = True) -> tuple[EncoderDecoder, Optimizer]:
+    def model_and_optimizer(self, *, to_keep: bool = False) -> tuple[EncoderDecoder, Optimizer]:
         """A new model to train, and its optimizer, by `sharding.model_and_optimizer`.
 
-        If not `random`, the embedding begins as the recipe says, otherwise at random.
+        `training.first_embedding` is followed only if these weights are `to_keep`: other weights,
+        soon replaced or discarded, begin at random.
         """
         training, initialise = self.recipe.training, None
-        if not random and training.first_embedding == "pairs":
+        if to_keep and training.first_embedding == "pairs":
             initialise = partial(begin_with_pairs, pairs=self.pairs, seed=training.seed)
         model, optimizer = model_and_optimizer(
             self.recipe, self.tokenizer.size, self.dtype, self.device, self.processes, self.shard,
