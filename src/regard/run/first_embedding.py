@@ -148,10 +148,11 @@ _Product = Callable[[Tensor], Tensor]
 def _products(occurrences: Occurrences) -> tuple[_Product, _Product]:
     """Two functions: the products of the transposed matrix and of the matrix with a tensor."""
     weights = occurrences.weights()
-    by_pair = occurrences.pairs.argsort(stable=True)
+    order = occurrences.pairs.argsort(stable=True)
+    entries_by_pair, weights_by_pair = occurrences.entries[order], weights[order]
 
     def per_pair(x: Float[Tensor, "entries width"]) -> Float[Tensor, "pairs width"]:
-        return _sums(x, occurrences.entries[by_pair], weights[by_pair], occurrences.pair_counts)
+        return _sums(x, entries_by_pair, weights_by_pair, occurrences.pair_counts)
 
     def per_entry(x: Float[Tensor, "pairs width"]) -> Float[Tensor, "entries width"]:
         return _sums(x, occurrences.pairs, weights, occurrences.entry_counts)
