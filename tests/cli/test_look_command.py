@@ -156,6 +156,7 @@ def test_a_word_by_its_place(world: World) -> None:
         (["dog", "--search", "--kind", "cross"], "--kind: it is for --html, --text and Figures"),
         (["dog", "--json", "-", "--text"], "--json - and --text both write to standard output"),
         (["dog", "--html", "x", "--npz", "./x"], "two of --html, --out, --npz and --json name"),
+        (["dog", "--html", "figure-5.svg", "--figure", "5"], "two of --html, --out, --npz and"),
         (["dog", "--html", "nowhere/x.html"], "nowhere/x.html: cannot write: "),
         (["dog", "--npz", "nowhere/x.npz"], "nowhere/x.npz: cannot write: "),
         (["dog", "--threads", "9999"], "--threads 9999: give up to 1024 cores"),

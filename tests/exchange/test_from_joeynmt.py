@@ -150,6 +150,8 @@ MOSES_AND_SENTENCEPIECE = {
         ),
         ("model.decoder.layer_norm", "pre", "layer_norm is 'pre'"),
         ("data.src.level", "char", "level is 'char': it must be bpe or word"),
+        ("data.src.tokenizer_type", "fastbpe", "'fastbpe': it must be one of sentencepiece, sub"),
+        ("data.src.tokenizer_cfg", {}, "model_file is None: it must be the file of the sub-word"),
         ("data.trg.lowercase", True, "lowercase is True"),
         ("data.trg.tokenizer_type", "subword-nmt", "cuts source and target by different rules"),
         ("data.trg.level", "word", "cuts source and target by different rules"),

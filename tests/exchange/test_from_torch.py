@@ -80,7 +80,10 @@ def test_the_output_layer_may_be_the_targets_embedding(
     with pytest.raises(RecipeError, match=r"Give --generator NAME; there are: src_embed.weight"):
         read(state)
     both = {"source_embedding": "src_embed.weight", "target_embedding": "tgt_embed.weight"}
-    for facts in ({}, both):
+    short = {option: name.removesuffix(".weight") for option, name in both.items()}
+    with pytest.raises(RecipeError, match="--source-embedding src: has no such matrix with d_mod"):
+        read(state, generator="tgt_embed.weight", source_embedding="src")
+    for facts in ({}, both, short):
         found = read(state, generator="tgt_embed.weight", positions="sinusoidal", **facts)
         assert found.recipe.model.embeddings == "target"
         assert torch.equal(found.weights["embedding.tokens.weight"][3:], source[3:])

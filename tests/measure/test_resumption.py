@@ -37,8 +37,8 @@ def files(directory: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("steps", "said"),
     [
-        (1, "steps 10 to 11, stopped and resumed at 11, end .* as the checkpoint of step 11"),
-        (7, "steps 10 to 11, stopped and resumed at 11, end .* as the checkpoint of step 11"),
+        (1, "steps 10 to 11, stopped and resumed at 10, end .* as the checkpoint of step 11"),
+        (7, "steps 10 to 11, stopped and resumed at 10, end .* as the checkpoint of step 11"),
     ],
 )
 def test_a_run_is_replayed_to_its_newest_checkpoint(

@@ -15,6 +15,13 @@ from regard.reproduce.table4 import TABLE_4_EXPERIMENT, train_parser
 from regard.reproduce.tables import Study, write_tables
 
 
+def test_a_teacher_is_trained_with_its_own_seed_whatever_the_seeds_are(tmp_path: Path) -> None:
+    tasks = TABLE_4_EXPERIMENT.tasks(Study(Mini(), tmp_path, (2, 3)))
+    assert [(one.part, one.seed) for one in tasks][0] == ("parser-gold", 1)
+    assert [one.seed for one in tasks].count(1) == 1
+    assert len(tasks) == 1 + len(TABLE_4_EXPERIMENT.tasks(Study(Mini(), tmp_path, (1, 2))))
+
+
 def test_a_parser_and_its_pupil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, count in (("GOLD_TREES", 60), ("SILVER_TREES", 8), ("TEST_TREES", 3)):
         monkeypatch.setattr(parsers, name, count)

@@ -8,8 +8,11 @@ from torch import Tensor
 
 from regard.errors import ModelError
 from regard.files.tensors import write_tensors
-from regard.run.averaging import average_weights
+from regard.run.averaging import average_run, average_weights
 from regard.run.checkpoints import Checkpoint
+from regard.run.run import Run
+from regard.training import train
+from run.copying import RECIPE, prepared
 
 
 def checkpoint(path: Path, **weights: Tensor) -> Checkpoint:
@@ -48,3 +51,15 @@ def test_nothing_to_average_and_strangers_are_refused(tmp_path: Path) -> None:
     for stranger in (wider, other):
         with pytest.raises(ModelError, match=f"{stranger.path}: its weights differ in shape"):
             average_weights([one, stranger])
+
+
+def test_a_damaged_checkpoint_is_warned_of_once(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", RECIPE, prepared(tmp_path))
+    try:
+        train(run, lambda _: {"loss": 1.0})
+    finally:
+        run.close()
+    (tmp_path / "run/checkpoints/step-11/weights.safetensors").write_bytes(b"")
+    warnings: list[str] = []
+    assert average_run(tmp_path / "run", tmp_path / "out", 2, warnings.append, best=True) == [8, 10]
+    assert len(warnings) == 1

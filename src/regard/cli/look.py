@@ -109,7 +109,8 @@ def look(
 
     html = html or (None if any((text, figure, npz, as_json, search)) else Path("look.html"))
     _refuse_unfit(kind, figure, out, search and target is not None)
-    _refuse_same_file(text, (html, out, npz, as_json))
+    drawing = out or Path(f"figure-{figure}.svg")
+    _refuse_same_file(text, (html, drawing if figure else None, npz, as_json))
     its = {"--kind": kind, "--layer": layer, "--head": head, "--by-words": by_words}
     _refuse_missing(sentence, figure, target, html, text, npz, as_json, search, word, *its.values())
     _refuse_unshown(word, its, figure, (html, npz, as_json), text)
@@ -117,7 +118,7 @@ def look(
     opened = open_model(model)
     _refuse_undrawn(opened.network, figure)
     if sentence is None:
-        _draw_model(opened.network, figure, out)
+        _draw_model(opened.network, figure, drawing)
         return
     if opened.recipe.task.output != "text":
         raise ModelError(f"{model}: is a parser: look shows the attention of translators")
@@ -129,24 +130,20 @@ def look(
     if npz:
         view.write_npz(npz)
     if figure:
-        view.write_figure(figure, out, opened.network)
+        view.write_figure(figure, drawing, opened.network)
     if as_json:
         view.write_json(as_json)
     if str(as_json) != "-":
         view.print(text)
 
 
-def _draw_model(model: "EncoderDecoder", number: int | None, path: Path | None) -> None:
-    """Write Figure 1 or 2; the ending of the file's name (.svg) gives the format.
-
-    Without `path`, the file is figure-`number`.svg. The model must be a Transformer.
-    """
+def _draw_model(model: "EncoderDecoder", number: int | None, path: Path) -> None:
+    """Write Figure 1 or 2 of a Transformer; the ending of the file's name (.svg) is the format."""
     from regard.transformer import Transformer
     from regard.view.architecture import architecture
     from regard.view.multihead import multihead
 
     assert isinstance(model, Transformer)
-    path = path or Path(f"figure-{number}.svg")
     drawn = (architecture if number == 1 else multihead)(model, path.suffix.lstrip("."))
     write_file(path, drawn)
     note(f"{path}: Figure {number}")
@@ -234,17 +231,13 @@ class _View:
         np.savez_compressed(file, **arrays)
         write_file(path, file.getvalue())
 
-    def write_figure(self, number: int, path: Path | None, model: "EncoderDecoder") -> None:
-        """Write one of Figures 1 to 5; the ending of the file's name (.svg) gives the format.
-
-        Without `path`, the file is figure-`number`.svg.
-        """
+    def write_figure(self, number: int, path: Path, model: "EncoderDecoder") -> None:
+        """Write one of Figures 1 to 5; the ending of the file's name (.svg) gives the format."""
         from regard.view.figures import figure, sharpest
 
         if number < 3:
             _draw_model(model, number, path)
             return
-        path = path or Path(f"figure-{number}.svg")
         of = self.found.kind(self.kind)
         place = None if number == 5 else self.place()
         heads = self.heads_of(of)

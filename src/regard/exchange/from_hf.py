@@ -240,8 +240,8 @@ def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[Tensor | None, 
         return None, {}
     if len(tables) != 2 or not torch.equal(*tables):
         raise ModelError(
-            f"{names[0]}: positions of encoder and decoder differ, and are no sinusoids of §3.5: "
-            "no model here has two tables"
+            f"{names[0]}: the positions are no sinusoids of §3.5, and encoder and decoder do not "
+            "have equal tables of them: no model here has one of each kind, or two tables"
         )
     return learned_positions(tables[0], recipe)
 

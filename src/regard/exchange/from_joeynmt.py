@@ -98,7 +98,7 @@ def _texts(directory: Path, config: ForeignConfig, given: Texts) -> Texts:
     _refuse_other_text(config.section("data"), sections)
     if any((given.cutters, given.codes, given.languages)):
         return replace(given, vocabularies=vocabularies)
-    source, target = map(_side, sections)
+    source, target = (_side(section, cuts=_cuts(config)) for section in sections)
     if (source.kind, bool(source.language)) != (target.kind, bool(target.language)):
         raise ModelError(
             f"{config.where}: no tokenizer here cuts source and target by different rules"
@@ -168,18 +168,27 @@ class _Side(NamedTuple):
     language: str
 
 
-def _side(section: ForeignConfig) -> _Side:
+def _side(section: ForeignConfig, *, cuts: bool) -> _Side:
+    """How the text of a side is divided; `cuts` tells whether JoeyNMT divides it itself.
+
+    Raises ModelError if no tokenizer of regard divides text in this way, or if JoeyNMT divides
+    words by a sub-word model and the configuration names no file of it.
+    """
     about = section.section("tokenizer_cfg") if "tokenizer_cfg" in section else section
     about.only("pretokenizer", "none", "moses")
     about.only("separator", "@@")
     language = section.word("lang") if about.get("pretokenizer") == "moses" else ""
     if section.get("level") == "word":
         return _Side("word", "", language)
-    kind = section.get("tokenizer_type", section.get("bpe_type", "sentencepiece"))
+    key = "tokenizer_type" if "tokenizer_type" in section else "bpe_type"
+    kinds = {name: name for name in ("sentencepiece", "subword-nmt")}
+    kind = section.choice(key, kinds, "sentencepiece")
     if language and kind == "sentencepiece":
         raise about.refusal("pretokenizer", "none where SentencePiece divides the text")
+    if cuts and "model_file" not in about and "codes" not in about:
+        raise about.refusal("model_file", "the file of the sub-word model")
     name = about.get("model_file", about.get("codes", ""))
-    return _Side(str(kind), name if isinstance(name, str) else "", language)
+    return _Side(kind, name if isinstance(name, str) else "", language)
 
 
 def _recipe(config: ForeignConfig, weights: ForeignWeights, targets: int) -> Recipe:

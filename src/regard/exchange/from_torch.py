@@ -61,8 +61,8 @@ class Program:
     """Whether the program multiplies embeddings by sqrt(d_model)."""
     norm_epsilon: float = _NORM_EPSILON
     source_embedding: str = ""
-    """The full name of the source's embedding matrix in the state dict, such as "src.weight"; if
-    "", regard looks for the matrix. `target_embedding` is the same for the target."""
+    """The name of the source's embedding matrix in the state dict, such as "src.weight" or "src";
+    if "", regard looks for the matrix. `target_embedding` is the same for the target."""
     target_embedding: str = ""
     generator: str = ""
     """The name of the layer before the softmax, or of the embedding whose matrix this layer uses;
@@ -179,8 +179,11 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
     output = output.removesuffix(".weight")
     tied = not _contains(output, OUTPUT, _EMBEDDING)
     embeddings = [name for name in tables if tied or name != f"{output}.weight"]
-    source = program.source_embedding or _embedding(embeddings, SOURCE, "source", path)
-    target = program.target_embedding or _embedding(embeddings, TARGET, "target", path)
+    every = _matrices(weights, weights.names(), width)
+    source = _named(every, program.source_embedding, "--source-embedding", path)
+    target = _named(every, program.target_embedding, "--target-embedding", path)
+    source = source or _embedding(embeddings, SOURCE, "--source-embedding", path)
+    target = target or _embedding(embeddings, TARGET, "--target-embedding", path)
     others = set(outside) - {source, target, f"{output}.weight", f"{output}.bias"}
     asked = {program.positions}.difference(COMPUTED) if program.positions else others
     if not asked <= others:
@@ -198,11 +201,19 @@ def _matrices(weights: ForeignWeights, names: list[str], width: int) -> list[str
     ]
 
 
-def _embedding(embeddings: list[str], parts: tuple[str, ...], side: str, path: Path) -> str:
+def _named(matrices: list[str], name: str, option: str, path: Path) -> str:
+    """The name in `matrices` that the user gave with or without .weight; "" for a `name` of ""."""
+    found = [one for one in matrices if name in (one, one.removesuffix(".weight"))]
+    if name and not found:
+        raise RecipeError(f"{path}: {option} {name}: has no such matrix with d_model columns")
+    return found[0] if found else ""
+
+
+def _embedding(embeddings: list[str], parts: tuple[str, ...], option: str, path: Path) -> str:
     """The only name in `embeddings` or, among several, the only name with one of `parts` in it."""
     if len(embeddings) == 1:
         return embeddings[0]
-    return _one(embeddings, parts, f"--{side}-embedding", path)
+    return _one(embeddings, parts, option, path)
 
 
 def _only_positions(weights: ForeignWeights, names: set[str], width: int) -> str:

@@ -55,7 +55,8 @@ def verify_resume(
             last = base.step + max(2, steps)  # a single step has no place to stop at
             what = f"a replay to step {last} without a stop"
             expected = _replayed(base, scratch / "whole", recipe, data, last)
-        stops = sorted({(base.step + expected.step + 1) // 2, expected.step})
+        stop = (base.step + expected.step) // 2  # `base.step` itself for a single step
+        stops = sorted({stop, expected.step} - {base.step})
         replayed = _replayed(base, scratch / "stopped", recipe, data, *stops)
         sums = [[c.manifest["files"][name] for name in COMPARED] for c in (replayed, expected)]
     finally:
@@ -67,7 +68,7 @@ def verify_resume(
             "and verify again to find what on this machine is not exact"
         )
     return (
-        f"steps {base.step} to {expected.step}, stopped and resumed at {stops[0]}, end bit for bit "
+        f"steps {base.step} to {expected.step}, stopped and resumed at {stop}, end bit for bit "
         f"as {what}: weights {sums[0][0][:16]}, moments {sums[0][1][:16]}"
     )
 

@@ -33,6 +33,12 @@ TEACHING_SEED = 1
 
 
 def _tasks(study: Study) -> list[Task]:
+    """One task for each row and seed; teachers are also trained with TEACHING_SEED."""
+    rows = parser_rows(study.scale, study.out)
+    wanted = [(row, seed) for seed in study.seeds for row in rows.values()]
+    if TEACHING_SEED not in study.seeds:
+        teachers = dict.fromkeys(row.teacher for row in rows.values() if row.teacher)
+        wanted = [*((rows[name], TEACHING_SEED) for name in teachers), *wanted]
     return [
         Task(
             f"parser-{row.name}",
@@ -40,8 +46,7 @@ def _tasks(study: Study) -> list[Task]:
             settings_of(row.recipe),
             partial(train_parser, study.scale, study.out, row.name, seed),
         )
-        for seed in study.seeds
-        for row in parser_rows(study.scale, study.out).values()
+        for row, seed in wanted
     ]
 
 

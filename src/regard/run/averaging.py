@@ -57,8 +57,8 @@ def average_run(
     If `steps` are given, the checkpoints of these steps are averaged. Otherwise, `last` checkpoints
     are averaged: the newest ones or, with `best`, the ones nearest to the step of the best
     validation. Extra checkpoints, which serve only to continue from, are taken only if there are
-    too few other checkpoints. `warn` is called for damaged checkpoints. Raises ModelError if
-    `directory` has no recipe.toml, if a checkpoint of `steps` is missing, if there are fewer than
+    too few other checkpoints. `warn` is called once for each damaged checkpoint. Raises ModelError
+    if `directory` has no recipe.toml, if a checkpoint of `steps` is missing, if there are fewer than
     `last` checkpoints or, with `best`, if no validation has been recorded. Raises RegardError if
     `out` exists, and the errors of `begun`.
     """
@@ -70,7 +70,14 @@ def average_run(
         )
     if out.exists():
         raise RegardError(f"{out}: exists already: name a new directory")
-    found, weights = _mean(directory, last, warn, best, steps)
+    told = set[str]()
+
+    def once(message: str) -> None:
+        if message not in told:
+            told.add(message)
+            warn(message)
+
+    found, weights = _mean(directory, last, once, best, steps)
     averaged = sorted(checkpoint.step for checkpoint in found)
     about = {key: found[0].manifest[key] for key in FINGERPRINTS}
     about |= {"step": averaged[-1], "averaged": averaged}
