@@ -315,6 +315,10 @@ def test_a_damaged_manifest(folder: Path) -> None:
         manifest.write_bytes(content)
         with pytest.raises(RegardError, match=r"manifest.json: damaged: .*: remove .* begin anew"):
             begun(folder)
+    manifest.unlink()
+    manifest.mkdir()
+    with pytest.raises(RegardError, match=r"manifest.json: cannot be read: Is a directory"):
+        begun(folder)
 
 
 def test_an_empty_text_makes_an_empty_output(folder: Path) -> None:

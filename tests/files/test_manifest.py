@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from files.limits import files_of_at_most
 from regard.errors import ModelError, RegardError
-from regard.files.manifest import seal, unseal, write_sealed
+from regard.files.manifest import replace_file, seal, unseal, write_sealed
 from regard.files.tensors import write_tensors
 from run.killing import full_at
 
@@ -79,6 +79,16 @@ def test_no_changed_byte_goes_unnoticed(
     else:  # white space between the manifest's entries tells nothing
         assert path.name == "manifest.json"
         assert manifest["step"] == 3
+
+
+def test_a_file_is_not_replaced_beside_a_damaged_manifest(sealed: Path) -> None:
+    assert replace_file(sealed, "new", b"1", step=4)
+    assert unseal(sealed)["step"] == 4
+    manifest = sealed / "manifest.json"
+    manifest.write_text(damaged := manifest.read_text().replace('"step": 4', '"step": 5'))
+    assert not replace_file(sealed, "new", b"2")
+    assert manifest.read_text() == damaged
+    assert (sealed / "new").read_bytes() == b"1"
 
 
 @pytest.mark.parametrize("name", ["numbers", "manifest.json"])

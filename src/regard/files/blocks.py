@@ -192,13 +192,17 @@ class Blocks:
     def _read_manifest(self) -> bool:
         """Read the manifest; return False if there is none.
 
-        Raises RegardError if it is damaged or has other settings.
+        Raises RegardError if it cannot be read, is damaged or has other settings.
         """
         try:
             manifest = read_manifest(self.folder, own=True)
             begun, lines, tokens = (manifest[key] for key in ("settings", "lines", "tokens"))
         except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError as error:
+            raise RegardError(
+                f"{self.folder / MANIFEST}: cannot be read: {error.strerror or error}"
+            ) from None
         except (ValueError, KeyError) as error:
             raise RegardError(
                 f"{self.folder / MANIFEST}: damaged: {error}: remove {self.folder} to begin anew"

@@ -52,16 +52,17 @@ def replace_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, An
 def replace_file(path: Path, name: str, content: bytes, **about: Any) -> bool:
     """Replace one file of a sealed directory; set its checksum and `about` in the manifest.
 
-    The old manifest and the other files are not verified. Returns False, and changes nothing, if
-    the directory has no manifest that can be read. Raises RegardError if a file cannot be written.
+    The other files are not verified. Returns False, and changes nothing, if the directory has no
+    manifest that can be read, or a damaged one. Raises RegardError if a file cannot be written.
     After a kill, the directory has the old file or the new one, or else no manifest.
     """
     try:
         manifest = read_manifest(path)
+        if manifest.pop("checksum", None) != _own_checksum(manifest):
+            return False
         files = manifest.pop("files") | {name: hashlib.sha256(content).hexdigest()}
     except (OSError, ValueError, LookupError, TypeError):
         return False
-    manifest.pop("checksum", None)
     manifest |= {**about, "files": files}
     manifest["checksum"] = _own_checksum(manifest)
     with refusing_write_errors(path), fresh_folder(path / ".sealed.tmp") as folder:

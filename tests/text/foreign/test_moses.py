@@ -149,6 +149,15 @@ def test_settings_are_those_of_the_libraries(folder: Path) -> None:
     assert spaced.decode(spaced.encode(["the dog the"])) == ["the dog the"]
 
 
+def test_what_is_not_escaped_keeps_its_name() -> None:
+    names = ["<unk>", "<pad>", "<s>", "</s>", "&amp;", "the"]
+    known = {name: i for i, name in enumerate(names)}
+    ours = MosesTokenizer.read(known, settings=MosesSettings(tokenised=False))
+    [ids] = ours.encode(["the &amp; the"])
+    assert ours.decode([ids]) == ["the &amp; the"]
+    assert "".join(ours.names(ids, "source")[:3]).strip() == "the &amp; the"
+
+
 def test_a_piece_that_the_vocabulary_lacks_may_be_divided(folder: Path, tmp_path: Path) -> None:
     """As by JoeyNMT, which gives subword-nmt its vocabulary without the special symbols."""
     known = json.loads((folder / "source.json").read_text("utf-8"))

@@ -109,7 +109,7 @@ class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
         A piece is decoded with a letter before it, because decoding removes a space at the start.
         """
         library = self._libraries[side]
-        before = library.encode("a", add_special_tokens=False).ids
+        before = _guarded(library.encode, "a", add_special_tokens=False).ids
         letter = str(_guarded(library.decode, before))
         texts = [str(_guarded(library.decode, [*before, i])) for i in foreign]
         return [text.removeprefix(letter) for text in texts]

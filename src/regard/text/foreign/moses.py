@@ -236,6 +236,8 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
 
     def _unescaped(self, text: str, side: SideName) -> str:
         """A piece or word as it is in the decoded text, without Moses' escapes and dash marks."""
+        if not self.settings.tokenised:
+            return text
         if self.settings.dashes_split and text == "@-@":
             return "-"
         return str(self._texts[side].unescape_xml(text)) if self.settings.escaped else text
