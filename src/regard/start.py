@@ -228,7 +228,7 @@ def refuse_two_limits(start: Start) -> None:
     chosen for --time, but the run does not end when this time is over.
     """
     if start.minutes is not None and start.assigned_minutes:
-        raise RecipeError("--time and --set training.minutes both limit the time: give one of them")
+        raise RecipeError("--time (minutes) and training.minutes both limit the time: give one")
 
 
 def _refuse_unfit(start: Start) -> None:

@@ -172,7 +172,7 @@ def test_two_limits_of_the_time(world: World) -> None:
     for also in ([], ["--plan"]):
         with unchanged(world.folder):
             said = refused("train", *world.text, *world.out, *both, *also)
-        assert said == "--time and --set training.minutes both limit the time: give one of them"
+        assert said == "--time (minutes) and training.minutes both limit the time: give one"
 
 
 @pytest.mark.parametrize(

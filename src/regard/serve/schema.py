@@ -77,7 +77,13 @@ class ScoredTranslation(BaseModel):
     model_config = ConfigDict(title="Hypothesis")
 
     text: str
-    score: Annotated[float, Field(description="log p divided by the length penalty of §6.1.")]
+    score: Annotated[
+        float,
+        Field(
+            description="log p divided by the length penalty of §6.1; for a sentence that was "
+            "translated in parts, the sum over its parts."
+        ),
+    ]
 
 
 class Alignment(BaseModel):
