@@ -17,7 +17,7 @@ from regard.reproduce.tables import Study, write_tables
 
 def test_a_teacher_is_trained_with_its_own_seed_whatever_the_seeds_are(tmp_path: Path) -> None:
     tasks = TABLE_4_EXPERIMENT.tasks(Study(Mini(), tmp_path, (2, 3)))
-    assert [(one.part, one.seed) for one in tasks][0] == ("parser-gold", 1)
+    assert (tasks[0].part, tasks[0].seed) == ("parser-gold", 1)
     assert [one.seed for one in tasks].count(1) == 1
     assert len(tasks) == 1 + len(TABLE_4_EXPERIMENT.tasks(Study(Mini(), tmp_path, (1, 2))))
 

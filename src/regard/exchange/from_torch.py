@@ -179,9 +179,8 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
     output = output.removesuffix(".weight")
     tied = not _contains(output, OUTPUT, _EMBEDDING)
     embeddings = [name for name in tables if tied or name != f"{output}.weight"]
-    every = _matrices(weights, weights.names(), width)
-    source = _named(every, program.source_embedding, "--source-embedding", path)
-    target = _named(every, program.target_embedding, "--target-embedding", path)
+    source = _named(weights, program.source_embedding, "--source-embedding", path)
+    target = _named(weights, program.target_embedding, "--target-embedding", path)
     source = source or _embedding(embeddings, SOURCE, "--source-embedding", path)
     target = target or _embedding(embeddings, TARGET, "--target-embedding", path)
     others = set(outside) - {source, target, f"{output}.weight", f"{output}.bias"}
@@ -201,11 +200,11 @@ def _matrices(weights: ForeignWeights, names: list[str], width: int) -> list[str
     ]
 
 
-def _named(matrices: list[str], name: str, option: str, path: Path) -> str:
-    """The name in `matrices` that the user gave with or without .weight; "" for a `name` of ""."""
-    found = [one for one in matrices if name in (one, one.removesuffix(".weight"))]
+def _named(weights: ForeignWeights, name: str, option: str, path: Path) -> str:
+    """The full name of a matrix that the user named with or without .weight; "" for ""."""
+    found = [one for one in (name, f"{name}.weight") if one in weights]
     if name and not found:
-        raise RecipeError(f"{path}: {option} {name}: has no such matrix with d_model columns")
+        raise RecipeError(f"{path}: {option} {name}: has no such matrix")
     return found[0] if found else ""
 
 
