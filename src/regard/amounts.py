@@ -1,4 +1,4 @@
-"""Amounts as text for people: three digits and a unit."""
+"""Amounts as text for people: write a number with a unit (1.26 GB), and read a time (1h30m)."""
 
 import re
 from collections.abc import Mapping

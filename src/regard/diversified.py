@@ -40,7 +40,9 @@ class _Places:
 
     def __init__(self, out: Path):
         self.forward, self.backward = out / "forward", out / "backward"
-        """The run directories of the two models that translate: the forward and backward model."""
+        """The run directories of the two models that translate the text: the forward model
+        translates the source into the target language, and the backward model the target into the
+        source language."""
         self.text = out / "text"
         self.source, self.target = self.text / "source.txt", self.text / "target.txt"
         """The text to learn from."""

@@ -112,9 +112,11 @@ class TrainingFiles:
         return ParallelText.of(self.source, self.target, tokenizer).suited(SMALL)
 
     def refuse_other_than(self, data: Path, run: Path) -> None:
-        """Raise RegardError if a run's data was prepared from other files or with other settings.
+        """Raise RegardError unless the data in `data` was prepared from exactly these files.
 
-        The settings are `mix` and `silver_share`. `data` and `run` are directories.
+        Files are compared by their checksums and their order. `mix` and `silver_share` must be as
+        they were when the data was prepared, too. `run` is the directory of the run that uses the
+        data.
         """
         manifest = prepared_manifest(data)
         inputs = manifest.get("inputs", {})

@@ -1,8 +1,9 @@
-"""The paper's tables as values: its recipes, and every result printed with them.
+"""Tables 2, 3 and 4 of the paper as values: all printed results, and recipes of the paper's models.
 
-All numbers are from "Attention Is All You Need", arXiv 1706.03762v7. A recipe of Table 3 is the
-base model with the changes printed in its row. In a recipe file, `base = "A1"`, or any other name
-in `PAPER_RECIPES`, starts from that recipe. Table 1 is in `complexity`.
+The paper is "Attention Is All You Need", arXiv 1706.03762v7. If a recipe needs a number that the
+paper does not print, the docstring of the recipe says where the number is from. A recipe of Table 3
+is the base model with the changes printed in the table. In a recipe file, `base = "A1"`, or any
+other name in `PAPER_RECIPES`, starts from that recipe. Table 1 is in `complexity`.
 """
 
 from collections.abc import Mapping

@@ -252,8 +252,10 @@ class TrainingRecipe(Section):
     accumulate: Count = 1
     """The number of batches whose gradients are summed for one step."""
     arithmetic: Literal["auto", "plain", "whole", "halves", "loops"] = "auto"
-    """How the equations are computed. auto: in the fastest way. plain: by their definitions. whole,
-    halves and loops are the ways from which auto chooses on a CPU (`arithmetic.choose`)."""
+    """How the equations are computed. auto: in the fastest way for the device and the size of the
+    batch (`arithmetic.choose`). plain: by their definitions, on any device. Three ways are for a
+    CPU. whole: by PyTorch's operations, on all cores. halves: two halves of a batch at the same
+    time, each on half of the cores. loops: with compiled loops, on one or two cores."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """The number format of training. auto: bf16 if the CPU or GPU has it, otherwise fp32. There is
     always a copy of the weights in fp32.

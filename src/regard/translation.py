@@ -188,7 +188,10 @@ class Translator(Decoding):
         numbers: Iterable[int],
         warn: Callable[[str], object] = lambda _: None,
     ) -> int:
-        """The number of source tokens in these sentences, </s> of each part included.
+        """The number of source tokens in these sentences, including a </s> for each sentence.
+
+        If `split` is True, a sentence of more than `longest` pieces is divided as in `translate`,
+        each part has a </s>, and `warn` gets a message. A blank sentence has no tokens.
 
         Raises DataError for a sentence that `translate` refuses; TypeError if a sentence is not a
         str, or if `sentences` is a str; ValueError if there are fewer `numbers` than sentences.

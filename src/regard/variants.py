@@ -235,9 +235,10 @@ def with_bias_columns(
     matrix: Float[Tensor, "vocabulary d_model"],
     bias: Float[Tensor, " vocabulary"] | None,
 ) -> tuple[Float[Tensor, "tokens width"], Float[Tensor, "vocabulary width"]]:
-    """Add columns to `states` and `matrix`, so that the product of both includes the bias.
+    """Add columns to `states` and `matrix`, so that states matrix^T includes the bias.
 
-    If `bias` is None, `states` and `matrix` are returned as they are.
+    A bias below `LEAST_BIAS` is raised to `LEAST_BIAS`. If `bias` is None, `states` and `matrix`
+    are returned as they are.
     """
     if bias is None:
         return states, matrix

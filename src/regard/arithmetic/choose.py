@@ -62,7 +62,7 @@ LARGE = 4 * 10**9
 of weights is at least `LARGE`: two cores compute such a batch in about 0.1 s or more. In smaller
 batches, two halves would often wait for each other, as only one thread at a time runs Python."""
 LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
-"""Classes of modules whose equations `FewRows` can compute."""
+"""Classes of modules that `FewRows` can compute; `SmoothFeedForward` only with SiLU ("swish")."""
 FEW_ROWS = FewRowsLimits(tokens=512, products=2 * 10**8)
 """The limits of a batch that `FewRows` decodes on one core, measured on a machine with two cores.
 The model's modules decode larger batches, because they can use all cores for one batch."""

@@ -105,7 +105,7 @@ class FewRows:
         rounded = isinstance(products.layouts[output], Int8Linear)
         self._output = _in_order(products, [output]) if rounded else None
         if rounded:
-            from regard.arithmetic.loops.steps import make_steps  # the import compiles the loop
+            from regard.arithmetic.loops.steps import make_steps  # the import may compile the loop
 
             self._make_steps, self.by.granule = make_steps, LoopedSteps(self)
         dtype = str(self._of_decoder[0].dtype)

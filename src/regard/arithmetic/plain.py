@@ -102,7 +102,7 @@ class Plain(Arithmetic):
         length: Tensor,
         rules: Choosing,
     ) -> Chosen:
-        """The live and finished hypotheses after a step, by `regard.hypotheses.choose_best`."""
+        """The hypotheses after a step, and which sentences go on, by `hypotheses.choose_best`."""
         return choose_best(candidates, finished, max_lengths, length, rules, self.rank)
 
     def rank(self, values: Tensor, count: int) -> Tensor:

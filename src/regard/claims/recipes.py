@@ -98,7 +98,8 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     **{f"{score}-{d_k}": _one_head(d_k, score) for d_k in WIDTHS for score in SCORES},
     **{f"ratio-{ratio}": of_ratio(ratio) for ratio in RATIOS},
 }
-"""The fields in which each training differs from SMALLEST, by the name of the training."""
+"""For each training, by its name: the fields of SMALLEST that change, and their new values. The
+seed and the number of steps are arguments of `training_recipe`."""
 
 
 def training_recipe(name: str, seed: int, steps: int) -> Recipe:

@@ -151,7 +151,11 @@ def _draw_model(model: "EncoderDecoder", number: int | None, path: Path) -> None
 
 @dataclass(frozen=True)
 class _View:
-    """The attention of a sentence, and the part to show; each `write_` method writes one format."""
+    """The attention of a sentence, and the part to show; each `write_` method makes a kind of file.
+
+    `kind` is the kind of attention to show, or None for the kind that is shown without --kind.
+    `word` is the text or the number of the word that attends, or None.
+    """
 
     found: "Look"
     kind: str | None

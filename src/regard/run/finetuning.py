@@ -65,9 +65,10 @@ def refuse_other_model(
 
 
 def open_origin(directory: Path, run: Path) -> Model:
-    """Open the model with which `run` begins.
+    """Open the model in `directory`, with whose weights the run in `run` begins.
 
-    Raises RegardError if the model is gone or damaged, or if it is `run` itself.
+    Raises RegardError if the model is missing or damaged, or if `directory` and `run` are the same
+    directory.
     """
     if os.path.realpath(directory) == os.path.realpath(run):
         raise RegardError(f"{run}: is the model that --from names: choose another --out")

@@ -113,7 +113,8 @@ class _Reader(HTMLParser):
     def parse_html_declaration(self, i: int) -> int:
         """Read markup that begins with `<!`; like browsers, read `<![if x]>` as a comment.
 
-        The base class raises AssertionError for sections that it does not know.
+        All markup that begins with `<![` is read as a comment, except `<![CDATA[`. If a word that
+        the base class does not know follows `<![`, the base class would raise AssertionError.
         """
         if self.rawdata.startswith("<![", i) and not self.rawdata.startswith("<![CDATA[", i):
             return self.parse_bogus_comment(i)

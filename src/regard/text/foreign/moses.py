@@ -257,8 +257,11 @@ def _lines(file: Original) -> list[str]:
 def _merges(file: Original, separator: str, frequent: set[str] | None) -> Any:
     """The encoder of subword-nmt with the merges in `file`.
 
-    Raises ModelError if the file is invalid, because subword-nmt itself would end the process.
-    Raises MissingExtra if subword-nmt is not installed.
+    The encoder writes `separator` after each piece of a word except the last. Unless `frequent` is
+    None, a merged piece that is not in `frequent` is divided into smaller pieces.
+
+    Raises ModelError if the file is invalid: with some invalid files, subword-nmt would end the
+    process. Raises MissingExtra if subword-nmt is not installed.
     """
     try:
         from subword_nmt.apply_bpe import BPE
