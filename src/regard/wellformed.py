@@ -1,13 +1,16 @@
 """§6.3 Well-formed trees: a search in which every hypothesis can become a tree over its words.
 
-`WellFormed` wraps a model for a search. For each hypothesis it tracks which phrases are open and
-how many words have no leaf yet, and allows only these next symbols:
+A tree is written as symbols: (L begins a phrase with the label L, )L ends this phrase, and a tag is
+the leaf of the next word (`regard.trees.linearise`). `WellFormed` wraps a model for a search. For
+each hypothesis, `WellFormed` tracks which phrases are open and how many words have no leaf yet, and
+allows only these next symbols:
 
     (L      if there are words left for the phrase, and enough symbols left for the rest of the
             tree, unless `TOGETHER` or `DEEPEST` forbids one more open phrase
-    )L      if L is the innermost open phrase and not empty; for the root, only if no word is left
-    a tag   if there are words left, and the next word's kind (`kind_of`) allows this tag;
-            outside all phrases, only if the sentence has a single word
+    )L      if the innermost open phrase has the label L and is not empty; if this phrase is the
+            root, only if no word is left
+    a tag   if there are words left, and the next word's kind (`kind_of`) allows this tag, or allows
+            none of the model's tags; outside all phrases, only if the sentence has a single word
     </s>    if the tree is complete
 
 So every result is one tree with exactly one leaf per word. Allowed symbols keep the probabilities

@@ -39,7 +39,8 @@ WINDOW_PAIRS = 2**19
 takes less than a second."""
 
 Membership = tuple[Integers, Integers]
-"""The pairs of one batch, sorted by row: the index of each pair in the window, and its row."""
+"""The pairs of one batch, sorted by row: for each pair, its index in the window (the at most
+`WINDOW_PAIRS` pairs that are planned together), and the number of its row in the batch, from 0."""
 
 
 class Batch(NamedTuple):

@@ -122,10 +122,11 @@ def _layer(
 def _sublayer(
     x: Numbers, y: Numbers, weights: Numbers, numbers: Numbers, eps: float
 ) -> tuple[Numbers, Numbers]:
-    """Turn x into LayerNorm(x + y W^T + b).
+    """Turn x into LayerNorm(x + (y W^T) * scale + b), in place.
 
-    `weights` begins with W. `numbers` begins with the scales of W's outputs, b, and the weight and
-    bias of LayerNorm. Returns the rest of `weights` and of `numbers`, which the next layer uses.
+    `weights` begins with W. `numbers` begins with the scale, b, and the weight and bias of
+    LayerNorm, each [columns of x]. Returns the rest of `weights` and of `numbers`, for the next
+    layer.
     """
     d = x.shape[1]
     y, weights, numbers = _layer(y, d, weights, numbers)
