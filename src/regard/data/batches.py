@@ -39,8 +39,8 @@ WINDOW_PAIRS = 2**19
 takes less than a second."""
 
 Membership = tuple[Integers, Integers]
-"""The pairs of one batch, sorted by row: each pair's index in its window, and each pair's row in the
-batch, from 0. A window is the pairs, at most `WINDOW_PAIRS`, that are planned together."""
+"""The pairs of one batch, sorted by row: each pair's index in its window, and each pair's row in
+the batch, from 0. A window is the pairs, at most `WINDOW_PAIRS`, that are planned together."""
 
 
 class Batch(NamedTuple):
