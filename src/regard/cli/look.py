@@ -109,8 +109,7 @@ def look(
 
     html = html or (None if any((text, figure, npz, as_json, search)) else Path("look.html"))
     _refuse_unfit(kind, figure, out, search and target is not None)
-    drawing = out or Path(f"figure-{figure}.svg")
-    _refuse_same_file(text, (html, drawing if figure else None, npz, as_json))
+    _refuse_same_file(text, figure, (html, out, npz, as_json))
     its = {"--kind": kind, "--layer": layer, "--head": head, "--by-words": by_words}
     _refuse_missing(sentence, figure, target, html, text, npz, as_json, search, word, *its.values())
     _refuse_unshown(word, its, figure, (html, npz, as_json), text)
@@ -118,7 +117,7 @@ def look(
     opened = open_model(model)
     _refuse_undrawn(opened.network, figure)
     if sentence is None:
-        _draw_model(opened.network, figure, drawing)
+        _draw_model(opened.network, figure, out)
         return
     if opened.recipe.task.output != "text":
         raise ModelError(f"{model}: is a parser: look shows the attention of translators")
@@ -130,20 +129,26 @@ def look(
     if npz:
         view.write_npz(npz)
     if figure:
-        view.write_figure(figure, drawing, opened.network)
+        view.write_figure(figure, out, opened.network)
     if as_json:
         view.write_json(as_json)
     if str(as_json) != "-":
         view.print(text)
 
 
-def _draw_model(model: "EncoderDecoder", number: int | None, path: Path) -> None:
+def _figure_file(number: int | None, out: Path | None) -> Path:
+    """The file of a figure: `out` or, without it, figure-`number`.svg."""
+    return out or Path(f"figure-{number}.svg")
+
+
+def _draw_model(model: "EncoderDecoder", number: int | None, out: Path | None) -> None:
     """Write Figure 1 or 2 of a Transformer; the ending of the file's name (.svg) is the format."""
     from regard.transformer import Transformer
     from regard.view.architecture import architecture
     from regard.view.multihead import multihead
 
     assert isinstance(model, Transformer)
+    path = _figure_file(number, out)
     drawn = (architecture if number == 1 else multihead)(model, path.suffix.lstrip("."))
     write_file(path, drawn)
     note(f"{path}: Figure {number}")
@@ -151,11 +156,7 @@ def _draw_model(model: "EncoderDecoder", number: int | None, path: Path) -> None
 
 @dataclass(frozen=True)
 class _View:
-    """The attention of a sentence, and the part to show; each `write_` method makes a kind of file.
-
-    `kind` is the kind of attention to show, or None for the kind that is shown without --kind.
-    `word` is the text or the number of the word that attends, or None.
-    """
+    """The attention of a sentence, and the options that say which part of it is shown."""
 
     found: "Look"
     kind: str | None
@@ -235,13 +236,14 @@ class _View:
         np.savez_compressed(file, **arrays)
         write_file(path, file.getvalue())
 
-    def write_figure(self, number: int, path: Path, model: "EncoderDecoder") -> None:
+    def write_figure(self, number: int, out: Path | None, model: "EncoderDecoder") -> None:
         """Write one of Figures 1 to 5; the ending of the file's name (.svg) gives the format."""
         from regard.view.figures import figure, sharpest
 
         if number < 3:
-            _draw_model(model, number, path)
+            _draw_model(model, number, out)
             return
+        path = _figure_file(number, out)
         of = self.found.kind(self.kind)
         place = None if number == 5 else self.place()
         heads = self.heads_of(of)
@@ -291,10 +293,11 @@ def _refuse_unfit(
         raise RecipeError("--search: with --target there is no search; leave one of them out")
 
 
-def _refuse_same_file(text: bool, outputs: Sequence[Path | None]) -> None:
+def _refuse_same_file(text: bool, figure: int | None, outputs: Sequence[Path | None]) -> None:
     """Raise RecipeError if two outputs name one file, or --json - and --text are both given."""
-    *_, as_json = outputs
-    files = [file for file in outputs if file is not None]
+    html, out, npz, as_json = outputs
+    drawing = _figure_file(figure, out) if figure else None
+    files = [file for file in (html, drawing, npz, as_json) if file is not None]
     if text and str(as_json) == "-":
         raise RecipeError("--json - and --text both write to standard output: give --json a file")
     if len({*map(os.path.realpath, files)}) < len(files):
