@@ -4,9 +4,9 @@ The machine's speed decides how many target tokens a model learns from: some ste
 timed. Each model in rule.toml has a number `tokens_per_weight`: the target tokens that it needs for
 each of its weights. The largest model that learns from so many tokens is chosen; only the first
 `most_passes` passes over the text count. Vocabulary and row length depend on the text, and the
-smallest model has a limit of its own on the vocabulary, and a first embedding of its own if the
-text is read at most once; dropout and label smoothing depend on the number of passes over the text;
-batch size and warm-up depend on the number of steps.
+smallest model has a limit of its own on the vocabulary, and a first embedding of its own; dropout
+and label smoothing depend on the number of passes over the text; batch size and warm-up depend on
+the number of steps.
 
 The expected loss (`regard.budget.loss`) is computed only to inform the user.
 """
@@ -257,12 +257,9 @@ def _expected(
     steps, tokens = _duration(batched, affordable, asked)
     epochs = tokens / corpus.tokens
     regular = next(row for row in rule["passes"] if epochs <= row["epochs"])
-    is_read_often = epochs > rule["first_embedding"]["most_passes"]
-    begins = "random" if is_read_often else batched.training.first_embedding
     longest, interval = batched.training.warmup_steps, max(1, steps // CHECKPOINTS)
     warmed = batched.but(warmup_steps=max(20, min(longest, int(steps * WARM_UP)))).set(*asked)
     recipe = warmed.but(
-        first_embedding=begins,
         dropout=regular["dropout"],
         label_smoothing=regular["label_smoothing"],
         steps=NO_LIMIT if warmed.training.minutes else steps,
