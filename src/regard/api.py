@@ -172,7 +172,9 @@ def train(
     >>> regard.train(trees="wsj.mrg", out="runs/parser", changes={"training.steps": 2000},
     ...              progress=print)                                    # doctest: +SKIP
     """
+    from regard.diversified import refuse_diversified
     from regard.machine.processes import ALONE
+    from regard.members import alone
     from regard.run.finetuning import origin_forgotten_after_errors
     from regard.start import Start, begin, refuse_two_limits
     from regard.trainer import train_prepared
@@ -184,6 +186,8 @@ def train(
         task, _path(start_from), minutes,
     )  # fmt: skip
     refuse_two_limits(start)
+    refuse_diversified(start.out)
+    [start] = alone(start)
     together = processes or ALONE
 
     def reads(reading: "Progress") -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cli.refusing import World, refused, regard
+from regard.api import train
 from regard.data.pairs import DATA_FORMAT, prepared_manifest
 from regard.diversified import LEAST_OF_TIME, SHARE_OF_EACH, diversified
 from regard.errors import DataError, RegardError
@@ -36,6 +37,8 @@ def test_it_learns_from_the_text_and_from_two_models_translations_of_it(
     assert not (out / "recipe.toml").exists()
     ordinary = [given for given in command if given != "--diversify"]
     assert "was begun with --diversify: give it again" in refused(*ordinary)
+    with pytest.raises(RegardError, match="was begun with --diversify"):
+        train(out=out, data=out / "forward/data")
     assert regard(*command).status == 0
 
     text, valid = out / "text", lines(out / "forward/data/valid.source.txt")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from cli.refusing import World, refused, regard, unchanged
-from regard.errors import RecipeError
+from regard.api import train
+from regard.errors import RecipeError, RegardError
 from regard.inputs import TrainingFiles
 from regard.members import members
 from regard.recipe import Recipe
@@ -83,6 +84,8 @@ def test_a_directory_has_members_or_one_run(world: World) -> None:
         assert refused(*command, runs).startswith(f"{runs}: was begun with --seeds: give it again")
         said = refused(*command, run, "--seeds", "2")
     assert said.startswith(f"{run}: was begun without --seeds: choose another --out")
+    with unchanged(world.folder), pytest.raises(RegardError, match="was begun with --seeds"):
+        train(out=runs, data=runs / "seed-1/data")
 
 
 def test_members_that_go_on_without_a_time_keep_theirs(world: World) -> None:
