@@ -155,6 +155,8 @@ def test_a_word_by_its_place(world: World) -> None:
         (["dog", "--npz", "x.npz", "--head", "2"], "--head: it is for --html, --text and Figures"),
         (["dog", "--search", "--kind", "cross"], "--kind: it is for --html, --text and Figures"),
         (["dog", "--json", "-", "--text"], "--json - and --text both write to standard output"),
+        (["dog", "--html", "-"], "only --json writes to standard output by -: give --html, --npz"),
+        (["dog", "--npz", "-"], "only --json writes to standard output by -"),
         (["dog", "--html", "x", "--npz", "./x"], "two of --html, --out, --npz and --json name"),
         (["dog", "--html", "figure-5.svg", "--figure", "5"], "two of --html, --out, --npz and"),
         (["dog", "--html", "nowhere/x.html"], "nowhere/x.html: cannot write: "),

@@ -149,8 +149,7 @@ def _draw_model(model: "EncoderDecoder", number: int | None, out: Path | None) -
 
     assert isinstance(model, Transformer)
     path = _figure_file(number, out)
-    drawn = (architecture if number == 1 else multihead)(model, path.suffix.lstrip("."))
-    write_file(path, drawn)
+    write_file(path, (architecture if number == 1 else multihead)(model, path.suffix.lstrip(".")))
     note(f"{path}: Figure {number}")
 
 
@@ -251,8 +250,7 @@ class _View:
             every = self.found.weights[of].shape[1]
             heads = sharpest(self.found, of, self.layer_of(of), place, every if number == 3 else 2)
         its = self.found, cast("Number", number), path.suffix.lstrip("."), of, self.layer_of(of)
-        drawn = figure(*its, heads, place)
-        write_file(path, drawn)
+        write_file(path, figure(*its, heads, place))
         note(f"{path}: Figure {number}")
 
     def write_json(self, path: Path) -> None:
@@ -294,10 +292,12 @@ def _refuse_unfit(
 
 
 def _refuse_same_file(text: bool, figure: int | None, outputs: Sequence[Path | None]) -> None:
-    """Raise RecipeError if two outputs name one file, or --json - and --text are both given."""
+    """Raise RecipeError if two outputs name one file, or if - is not for --json alone."""
     html, out, npz, as_json = outputs
     drawing = _figure_file(figure, out) if figure else None
     files = [file for file in (html, drawing, npz, as_json) if file is not None]
+    if "-" in map(str, (html, npz)):
+        raise RecipeError("only --json writes to standard output by -: give --html, --npz a file")
     if text and str(as_json) == "-":
         raise RecipeError("--json - and --text both write to standard output: give --json a file")
     if len({*map(os.path.realpath, files)}) < len(files):
