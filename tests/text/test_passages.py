@@ -99,6 +99,13 @@ def test_chinese_and_japanese_sentences_get_blanks_between_them_in_other_languag
     assert shouted("see x.org/a?B=1") == "SEE X.ORG/A?B=1"
 
 
+@pytest.mark.parametrize("blank", [" ", "\u3000"])
+def test_a_word_before_very_many_blanks_is_a_sentence(blank: str) -> None:
+    text = f"a{blank * 3000}b.{blank * 2000}"
+    assert read_text(text, "en").sentences == read_html(text, "en").sentences == ("a", "b.")
+    assert shouted(text) == text.upper()
+
+
 def test_korean_quotations_belong_to_the_sentence_around_them() -> None:
     text = "그는 “왜?”라고 물었다. 나는 '응.'이라고 했다. “왜?” 나는 갔다."
     assert read_text(text, "ko").sentences == (

@@ -186,9 +186,10 @@ def _cut(sentence: str) -> Iterator[str]:
     if len(sentence) <= _MOST_OF_SENTENCE:
         yield sentence
     else:
-        _, second = cut_near_middle(sentence)
-        yield from _cut(sentence[:second])
-        yield from _cut(sentence[second:])
+        first, second = cut_near_middle(sentence)
+        cut = second if second < len(sentence) else first  # neither part is empty
+        yield from _cut(sentence[:cut])
+        yield from _cut(sentence[cut:])
 
 
 def _with_quotations(pieces: Sequence[str]) -> list[str]:
