@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from regard.machine.processes import Processes
     from regard.recipe import Recipe
     from regard.run.journal import RecordListener
+    from regard.start import Start
     from regard.trees.tree import Tree
 
 Paths = str | Path | Sequence[str | Path]
@@ -172,11 +173,9 @@ def train(
     >>> regard.train(trees="wsj.mrg", out="runs/parser", changes={"training.steps": 2000},
     ...              progress=print)                                    # doctest: +SKIP
     """
-    from regard.diversified import refuse_diversified
     from regard.machine.processes import ALONE
-    from regard.members import alone
     from regard.run.finetuning import origin_forgotten_after_errors
-    from regard.start import Start, begin, refuse_two_limits
+    from regard.start import Start, begin
     from regard.trainer import train_prepared
 
     began, text = monotonic(), (source, target, valid_source, valid_target)
@@ -185,9 +184,7 @@ def train(
         Path(out), files, _path(data), _path(tokenizer), _recipe(recipe), _assignments(changes),
         task, _path(start_from), minutes,
     )  # fmt: skip
-    refuse_two_limits(start)
-    refuse_diversified(start.out)
-    [start] = alone(start)
+    _refuse_unfit(start)
     together = processes or ALONE
 
     def reads(reading: "Progress") -> None:
@@ -210,6 +207,17 @@ def train(
                 shard=shard, began=began,
             )  # fmt: skip
     return start.out
+
+
+def _refuse_unfit(start: "Start") -> None:
+    """Raise RegardError for two limits of time, or if --seeds or --diversify began `start.out`."""
+    from regard.diversified import refuse_diversified
+    from regard.members import alone
+    from regard.start import refuse_two_limits
+
+    refuse_two_limits(start)
+    refuse_diversified(start.out)
+    list(alone(start))  # `alone` is a generator, and raises its error when it is read
 
 
 def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "list[Tree]":
