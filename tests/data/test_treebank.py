@@ -196,6 +196,15 @@ def test_silver_trees_have_their_share(tmp_path: Path, share: float, scored: boo
     assert max(counts[text] for text in texts) - min(counts[text] for text in texts) <= 1
 
 
+@pytest.mark.parametrize("failed", ["(())", "()"])
+def test_a_parser_may_fail_at_its_first_sentence(tmp_path: Path, failed: str) -> None:
+    train = written(tmp_path, "train.mrg", made(20, seed=1))
+    lines = ["", failed, *(f"-0.5\t( {tree})" for tree in made(10, seed=2)), failed]
+    silver = [written(tmp_path, "silver.mrg", lines)]
+    report = prepared(tmp_path, trees=[train], valid_trees=[train], silver=silver)
+    assert report.train.kept == 30
+
+
 def test_what_is_too_long_is_not_learned(tmp_path: Path) -> None:
     train = written(tmp_path, "train.mrg", made(60, seed=1))
     report = prepared(tmp_path, RECIPE.but(max_length=40, row_length=40), trees=[train])

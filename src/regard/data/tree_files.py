@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from regard.files.lines import read_lines
-from regard.trees.penn import read_scored_trees, read_trees
+from regard.trees.penn import parser_failed, read_scored_trees, read_trees
 from regard.trees.strip import stripped
 from regard.trees.tree import Tree
 
@@ -30,7 +30,7 @@ class Treebank:
             lines, head = read_lines(path, read), []
             for line in lines:
                 head.append(line)
-                if line.strip():
+                if line.strip() and not parser_failed(line):
                     break
             every = itertools.chain(head, lines)
             found: Iterable[Tree]

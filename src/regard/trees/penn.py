@@ -62,7 +62,7 @@ def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, 
     `read_trees`, and for a line that does not have a finite score and exactly one tree.
     """
     for number, line in _numbered(lines):
-        if not line.strip() or _FAILED.fullmatch(line.split("\t", 1)[-1]):
+        if not line.strip() or parser_failed(line):
             continue
         value, end = _score(line, name, number)
         reader = _Reader(name)
@@ -73,6 +73,11 @@ def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, 
                 f"holds {len(trees)} trees: a line is a score, a tab and a tree", name, number
             )
         yield value, trees[0]
+
+
+def parser_failed(line: str) -> bool:
+    """Whether the tree of a line, after a score or without one, is (()) or ()."""
+    return bool(_FAILED.fullmatch(line.split("\t", 1)[-1]))
 
 
 def bracketed(tree: Tree) -> str:
