@@ -173,7 +173,7 @@ class TrainingFiles:
             # `treebank` loads slowly, and text does not need it.
             from regard.data.treebank import prepare_trees
 
-            return prepare_trees(
+            report = prepare_trees(
                 self.trees,
                 out,
                 recipe,
@@ -183,18 +183,19 @@ class TrainingFiles:
                 tokenizer=tokenizer,
                 progress=progress,
             )
-        report = prepare_text(
-            self.source,
-            self.target,
-            out,
-            recipe,
-            valid_sources=self.valid_source,
-            valid_targets=self.valid_target,
-            mix=self.mix,
-            tokenizer=tokenizer,
-            workers=workers,
-            progress=progress,
-        )
+        else:
+            report = prepare_text(
+                self.source,
+                self.target,
+                out,
+                recipe,
+                valid_sources=self.valid_source,
+                valid_targets=self.valid_target,
+                mix=self.mix,
+                tokenizer=tokenizer,
+                workers=workers,
+                progress=progress,
+            )
         if said := report.remark():
             remark(said)
         return report

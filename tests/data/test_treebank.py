@@ -13,6 +13,7 @@ from regard.data.tree_encoding import as_text
 from regard.data.treebank import prepare_trees
 from regard.errors import DataError, RecipeError
 from regard.files.lines import read_lines
+from regard.inputs import TrainingFiles
 from regard.recipe import Recipe
 from regard.text.tokenizer import EOS, Tokenizer
 from regard.trees.linearise import delinearise
@@ -115,6 +116,18 @@ def test_normalised_tags_are_one_symbol(tmp_path: Path) -> None:
     symbols = Tokenizer.load(tmp_path / "data" / "tokenizer.json").symbols
     assert [name for name in symbols if not name.startswith(("(", ")"))] == ["XX"]
     assert {tag for _, tree in learned(tmp_path / "data", "train") for tag in tree.tags()} == {"XX"}
+
+
+def test_training_trees_that_validate_are_counted(tmp_path: Path) -> None:
+    lines, remarks = made(21, seed=1), list[str]()
+    train = written(tmp_path, "train.mrg", lines[:20])
+    valid = written(tmp_path, "valid.mrg", [lines[3], lines[3], lines[20]])
+    files = TrainingFiles(trees=[train], valid_trees=[valid])
+    report = files.prepare(tmp_path / "data", RECIPE, remark=remarks.append)
+    assert (report.train.kept, report.train.validated) == (20, 1)
+    [said] = remarks
+    assert said.startswith("1 training pairs are also in the validation files, which have 3 pairs")
+    assert prepared(tmp_path, trees=[train]).train.validated == 0  # drawn trees are not trained on
 
 
 def test_held_out_trees_and_their_copies_are_not_learned(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 
 from regard.data.encoding import SplitCounts
@@ -54,12 +55,19 @@ class TreeEncoder:
 class TreeWriter:
     """Encodes trees and appends them to the files of a split, many trees at once.
 
-    Trees that are too long for `rules` are dropped; with None, no tree is dropped.
+    Trees that are too long for `rules` are dropped; with None, no tree is dropped. Trees in
+    `valid`, the trees of the given validation files, are counted, but kept.
     """
 
-    def __init__(self, stem: Path, encoder: TreeEncoder, rules: DataRecipe | None = None):
+    def __init__(
+        self,
+        stem: Path,
+        encoder: TreeEncoder,
+        rules: DataRecipe | None = None,
+        valid: Set[Tree] = frozenset(),
+    ):
         self.fates: Counter[Verdict] = Counter()
-        self._encoder, self._rules = encoder, rules
+        self._encoder, self._rules, self._valid, self._validated = encoder, rules, valid, 0
         self._sides = [
             SideWriter(stem.with_name(f"{stem.name}.{side}"), encoder.tokenizer.size)
             for side in ("source", "target")
@@ -82,19 +90,20 @@ class TreeWriter:
 
     def counts(self) -> SplitCounts:
         """How many trees were written and dropped; call this after `close`."""
-        return SplitCounts.of(self.fates, *self._sides)
+        return replace(SplitCounts.of(self.fates, *self._sides), validated=self._validated)
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
         kept = []
         pairs = self._encoder([tree for tree, _ in waiting])
-        for (source, target), (_, copies) in zip(pairs, waiting, strict=True):
+        for (source, target), (tree, copies) in zip(pairs, waiting, strict=True):
             verdict = Verdict.KEPT
             if self._rules is not None:
                 verdict = judge_length(len(source), len(target), self._rules)
             self.fates[verdict] += copies
             if verdict is Verdict.KEPT:
                 kept += [(source, target)] * copies
+                self._validated += copies * (tree in self._valid)
         for i, side in enumerate(self._sides):
             side.append(
                 EncodedSentences.of([pair[i] for pair in kept], self._encoder.tokenizer.size)

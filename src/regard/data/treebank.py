@@ -6,8 +6,9 @@ Each token of a linearised tree is a symbol: an entry of the vocabulary that enc
 data/pairs.py describes the files. valid.target.txt has the validation trees, one on each line,
 without traces and function tags.
 
-The trees are read in three stages, so that any number of trees needs only bounded memory: `survey`
-counts the trees and collects the labels, `learn` learns the sub-words, and `encode` writes the ids.
+The trees are read in three stages, so that any number of trees needs only bounded memory
+(validation files are held in memory): `survey` counts the trees and collects the labels, `learn`
+learns the sub-words, and `encode` writes the ids.
 The gold trees, which no parser made, are read once more if some of them are drawn for validation,
 and once more for their phrases if trees are recombined.
 """
@@ -72,8 +73,9 @@ def prepare_trees(
 
     Without validation trees, some of `trees` are drawn for validation, with the recipe's seed: as
     many as data.held_out says, but at most a tenth. The drawn trees, other trees with the same
-    words, and trees longer than data.max_length are not trained on. No tree is dropped by the other
-    rules of the data section, such as data.max_ratio.
+    words, and trees longer than data.max_length are not trained on. Training trees that equal one
+    of `valid_trees` are counted, but kept. No tree is dropped by the other rules of the data
+    section, such as data.max_ratio.
 
     Without `tokenizer`, a tokenizer is learned. Raises DataError if a file cannot be used, no
     training tree is left, or the given `tokenizer` lacks a symbol of a tree; RecipeError for a
@@ -184,7 +186,8 @@ class _Preparation:
         excluded = {as_text(tree.words()) for tree in found.held_out}
         gold, silver = _times(found.gold - len(found.held_out), found.silver, share)
         recombine = self._recombine(found, excluded)
-        with closing(TreeWriter(folder / "train", encoder, self.recipe.data)) as writer:
+        valid = frozenset(tree for tree in self.valid.trees() if tree is not None)
+        with closing(TreeWriter(folder / "train", encoder, self.recipe.data, valid)) as writer:
             for bank, times in ((self.gold, gold), (self.silver, silver)):
                 for number, tree in enumerate(self._read("encode", bank)):
                     copies = int((number + 1) * times) - int(number * times)
