@@ -58,3 +58,6 @@ def test_what_is_too_long_or_no_number_is_refused() -> None:
     broken.model.embedding.tokens.weight.data[5] = torch.nan
     with pytest.raises(ModelError, match="its weights are damaged"):
         list(likelihoods(broken, ["1"], ["2"]))
+    for targets in (["2"], ["2", "3", "4"]):
+        with pytest.raises(ValueError, match=f"2 sources and {len(targets)} targets"):
+            list(likelihoods(translator(9), ["1", "2"], targets))

@@ -42,8 +42,11 @@ def likelihoods(
 
     In an ensemble, only the first model computes the likelihoods. Raises DataError if a sentence is
     too long for the model: the error has the number of the sentence, counted from 1, and the name
-    in `names` for source or target. Raises ModelError if the model's logits are NaN or infinite.
+    in `names` for source or target. Raises ModelError if the model's logits are NaN or infinite,
+    and ValueError if there are more sources than targets, or fewer.
     """
+    if len(sources) != len(targets):
+        raise ValueError(f"{len(sources)} sources and {len(targets)} targets: give as many of each")
     most_written = translator.longest + translator.recipe.max_extra
     longest = min(most_written, translator.model.longest)
     together = translator.window_of(None)
