@@ -292,12 +292,12 @@ def _refuse_unfit(
 
 
 def _refuse_same_file(text: bool, figure: int | None, outputs: Sequence[Path | None]) -> None:
-    """Raise RecipeError if two outputs name one file, or if - is not for --json alone."""
+    """Raise RecipeError if two outputs are one file; standard output (-) is for --json alone."""
     html, out, npz, as_json = outputs
     drawing = _figure_file(figure, out) if figure else None
     files = [file for file in (html, drawing, npz, as_json) if file is not None]
     if "-" in map(str, (html, npz)):
-        raise RecipeError("only --json writes to standard output by -: give --html, --npz a file")
+        raise RecipeError("only --json writes to standard output (-): give --html and --npz a file")
     if text and str(as_json) == "-":
         raise RecipeError("--json - and --text both write to standard output: give --json a file")
     if len({*map(os.path.realpath, files)}) < len(files):

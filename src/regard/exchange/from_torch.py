@@ -201,7 +201,7 @@ def _matrices(weights: ForeignWeights, names: list[str], width: int) -> list[str
 
 
 def _named(weights: ForeignWeights, name: str, option: str, path: Path) -> str:
-    """The full name of a matrix that the user named with or without .weight; "" for ""."""
+    """The full name of the matrix `name`, which may lack .weight; "" if `name` is ""."""
     found = [one for one in (name, f"{name}.weight") if one in weights]
     if name and not found:
         raise RecipeError(f"{path}: {option} {name}: has no such matrix")
