@@ -102,6 +102,14 @@ def test_data_is_that_of_the_command() -> None:
         assert path.read_bytes() == Path("two", path.name).read_bytes()
 
 
+@pytest.mark.parametrize("function", [regard.prepare, regard.train])
+def test_an_empty_out_is_not_the_current_directory(function: Any, folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    with pytest.raises(RegardError, match="--out has no value"):
+        function(**EN_DE, out="")
+    assert sorted(folder.iterdir()) == before
+
+
 @pytest.mark.parametrize("positions", ["sinusoidal", "words"])
 def test_a_parser_is_trained_and_parses(positions: str) -> None:
     changes = {**TINY, "model.positions": positions}

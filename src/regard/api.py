@@ -17,6 +17,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from regard.errors import RegardError
 from regard.hosting import heard, saving_at_a_signal, settings_kept, without_draws
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def prepare(
     with heard(progress) as hear:
         return prepare_files(
             files,
-            Path(out),
+            _directory(out),
             recipe=_recipe(recipe),
             assignments=_assignments(changes),
             tokenizer=_path(tokenizer),
@@ -181,8 +182,8 @@ def train(
     began, text = monotonic(), (source, target, valid_source, valid_target)
     files = _files(*text, trees, valid_trees, silver, silver_share, mix)
     start = Start(
-        Path(out), files, _path(data), _path(tokenizer), _recipe(recipe), _assignments(changes),
-        task, _path(start_from), minutes,
+        _directory(out), files, _path(data), _path(tokenizer), _recipe(recipe),
+        _assignments(changes), task, _path(start_from), minutes,
     )  # fmt: skip
     _refuse_unfit(start)
     together = processes or ALONE
@@ -265,6 +266,13 @@ def _files(
 
 def _paths(given: Paths) -> tuple[Path, ...]:
     return (Path(given),) if isinstance(given, str | Path) else tuple(map(Path, given))
+
+
+def _directory(out: str | Path) -> Path:
+    """The path `out`; raises RegardError for "", which would mean the current directory."""
+    if out == "":
+        raise RegardError("--out has no value: name a directory")
+    return Path(out)
 
 
 def _path(given: str | Path | None) -> Path | None:
