@@ -233,6 +233,12 @@ REFUSED: list[tuple[str, dict[str, str | float], type[RegardError], str]] = [
     ("i", OTHER_TOKENIZER | {"out": "text/PFalse"}, RegardError, "another --tokenizer: choose"),
     ("i", {"tokenizer": "no.json", "out": "text/BFalse"}, ModelError, "no.json: "),
     ("j", {"data": "trees/data", "task": "translate"}, RecipeError, "was prepared for parsing"),
+    (
+        "j",
+        {"data": "trees/data", "recipe": "small-parse", "task": "translate"},
+        RecipeError,
+        "--task translate: the recipe is for parsing",
+    ),
     ("j", {"data": "trees/data", SET: "task.form=normalised"}, RecipeError, "form normalised"),
     ("k", {"data": "text/data", SET: "data.max_length=32"}, RecipeError, "length: 32 -> 64)"),
     (

@@ -84,7 +84,7 @@ from regard.arithmetic.choose import refuse_arithmetic
 from regard.budget.choice import Choice, choose, with_time
 from regard.budget.text import ParallelText
 from regard.data.aligned import Progress
-from regard.data.fitting import as_prepared, refuse_other_task
+from regard.data.fitting import as_prepared, for_text, refuse_other_task
 from regard.data.layouts import refuse_without_room
 from regard.data.pairs import fields_of, recipe_of
 from regard.errors import RecipeError, RegardError
@@ -297,7 +297,7 @@ def _recipe(
     if start.is_for_trees:
         found = found.but(output="trees")
     elif start.task == "translate":
-        found = found.but(output="text")
+        found = for_text(found)
     if start.minutes is not None:
         found = found.but(minutes=start.minutes)
     return found.set(*start.assignments)

@@ -8,6 +8,16 @@ from regard.errors import RecipeError
 from regard.recipe import Recipe, assigned_field, changes
 
 
+def for_text(recipe: Recipe) -> Recipe:
+    """The recipe for translation; raises RecipeError for a recipe whose positions need trees."""
+    if recipe.model.positions == "words":
+        raise RecipeError(
+            '--task translate: the recipe is for parsing (model.positions = "words"): leave out '
+            "--task, or choose another recipe and --out"
+        )
+    return recipe.but(output="text")
+
+
 def refuse_other_task(data: Path, recipe: Recipe) -> None:
     """Raise RecipeError if the data was prepared for a task other than the recipe's."""
     found, wanted = recipe_of(data).task, recipe.task
