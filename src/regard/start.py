@@ -251,7 +251,7 @@ def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
     if can_be_prepared:
         return data, False
     if (start.out / "checkpoints").is_dir():
-        raise RegardError(f"{start.out}: its data is gone: give --data, or its files again")
+        raise RegardError(f"{start.out}: has no data of its own: give --data, or its files again")
     raise RegardError(
         f"{start.out}: nothing to train on yet: give --source and --target, --trees, or --data"
     )

@@ -245,7 +245,7 @@ def test_a_run_goes_on_with_the_data_it_was_begun_with(world: World) -> None:
     assert not (run / "data").exists()
     with unchanged(world.folder):
         said = refused("train", "-q", "--out", run)
-    assert said == f"{run}: its data is gone: give --data, or its files again"
+    assert said == f"{run}: has no data of its own: give --data, or its files again"
 
 
 def test_what_was_prepared_is_what_the_model_says(world: World) -> None:
