@@ -189,7 +189,7 @@ def test_every_head_is_told_of_one_sentence(real: TestClient, translator: Transl
         assert np.allclose(sentence["attention"][kind], look.weights[kind], atol=1e-6)
     two = asked | {"text": "One dog sleeps. Two dogs bark."}
     for said in (two, two | {"stream": True}):
-        assert "one sentence at a time" in real.post("/v1/translate", json=said).text
+        assert "text: give one sentence" in real.post("/v1/translate", json=said).text
 
 
 def test_attention_that_is_too_much_is_refused(
@@ -263,7 +263,7 @@ def test_the_page_of_a_sentence(real: TestClient) -> None:
     for text in ("One dog. Two dogs.", "...", "dog " * 900):
         refused = real.post("/v1/look", json=asked | {"text": text})
         assert refused.status_code == 400, text
-        assert "one sentence" in refused.json()["error"]
+        assert "text: give one sentence" in refused.json()["error"]
 
 
 def test_what_is_not_json_is_told_as_a_mistake_of_the_whole_body(serve: Serve) -> None:

@@ -116,7 +116,7 @@ async def _job(
     texts, is_html = [(engine, query.text)], query.format == "html"
     async with service.jobs(request, texts, is_html=is_html, ask=ask) as (job,):
         if query.attention and len(job.futures) > 1:
-            raise HTTPException(400, "Invalid request: attention: give one sentence at a time")
+            raise HTTPException(400, "Invalid request: text: give one sentence for its attention")
         yield job
 
 
