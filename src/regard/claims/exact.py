@@ -132,4 +132,5 @@ EXACT = (
         _head_costs,
     ),
 )
-"""The claims of this module. `SCORING` has one more claim that needs no training: on costs."""
+"""The claims of this module. `scores.SCORING` has one more claim that needs no training: on the
+costs of attention scores."""

@@ -34,12 +34,13 @@ _TRAIN, _VALID, _TEST = 11, 12, 13
 class Trained:
     """A part that trains a model by the recipe with the name `name` in `claims.recipes`.
 
-    `run` measures these numbers. `bleu` is the BLEU of all unseen sentences, `short` is the BLEU
-    of the sentences with at most SHORT_PIECES pieces (sub-words), and `long` is the BLEU of the
-    longer sentences. `perplexity` and `accuracy` (percent) tell how well the model predicts the
-    next piece in the validation set, given the right pieces before it. `train_perplexity` is the
-    perplexity of the last batches in the journal. A training that diverged gets the numbers of a
-    model that guesses: a BLEU of 0, and the size of the vocabulary as perplexity.
+    `run` measures these numbers. `bleu` is the BLEU of all unseen sentences, `short` is the BLEU of
+    sentences that have, like their references, at most SHORT_PIECES pieces (sub-words), and `long`
+    is the BLEU of all other sentences. `perplexity` and `accuracy` (percent) tell how well the
+    model predicts the next piece in the validation set, given the right pieces before it.
+    `train_perplexity` is the perplexity of the last batches in the journal. A training that
+    diverged gets the numbers of a model that guesses: a BLEU of 0, and the size of the vocabulary
+    as perplexity.
     """
 
     name: str

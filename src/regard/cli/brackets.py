@@ -29,13 +29,13 @@ def score_trees(
 ) -> None:
     """Compare the trees of two files, and print the scores.
 
-    `params` is the name of a parameter file of EVALB; None means the built-in COLLINS.prm.
-    `max_errors` and `cutoff` replace the values in that file, unless they are None. If `rows` is
-    True, a row for each sentence is printed before the summary. If `as_json` is True, only the
-    summary is printed, as JSON. A remark is written to standard error if a tree has several lines,
-    or if the trees of only one file are inside brackets without a label, as in `( (S ...))`. Raises
-    DataError if a file is unreadable or if only one file is empty, and typer.Exit(1) after more
-    errors than allowed.
+    `params` is the name of a parameter file of EVALB. None means the built-in COLLINS.prm, and so
+    does the name COLLINS.prm if there is no such file. `max_errors` and `cutoff` replace the values
+    in that file, unless they are None. If `rows` is True, a row for each sentence is printed before
+    the summary. If `as_json` is True, only the summary is printed, as JSON. A remark is written to
+    standard error if a tree has several lines, or if the trees of only one file are inside brackets
+    without a label, as in `( (S ...))`. Raises DataError if a file is unreadable or if only one
+    file is empty, and typer.Exit(1) after more errors than allowed.
     """
     if str(gold) == str(test) == "-":
         raise DataError("can be read only once: save it in a file first", "standard input")

@@ -57,7 +57,7 @@ def translate_file(
     *,
     quiet: bool,
 ) -> int:
-    """Translate the file `source` into the file `out`, block by block; return its number of lines.
+    """Translate the file `source` into the file `out`, block by block; return the number of lines.
 
     `settings` has everything that the output depends on, except the models and the text.
     `translate` takes the same arguments as `measure`, and yields the translation of each line

@@ -35,7 +35,7 @@ def reproduce_tables(
     finished. `jobs` processes share the work, each with one thread; 0 means this process. `heard`
     is called for each finished task, tasks of earlier calls included. Raises DataError if the
     directory was begun at another scale, or holds figures that were measured with other settings.
-    Errors of training are raised, too.
+    Errors of preparing data and of training are raised, too.
     """
     for one in experiments:
         one.prepare(study)

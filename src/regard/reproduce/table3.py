@@ -109,7 +109,10 @@ def _effects(found: _Found, row: str) -> list[float]:
 
 
 def _changes(base: Recipe, recipe: Recipe) -> str:
-    """The fields in which a row differs from base, with their values, as in `h 1, d_k 128`."""
+    """The fields in which a row differs from base, with their values, as in `h 1, d_k 128`.
+
+    Fields that follow from other fields, and those about validation and checkpoints, are left out.
+    """
     names = {"heads": "h", "layers": "N", "dropout": "P_drop", "label_smoothing": "eps_ls"}
     left_out = {"validate_every", "max_positions", "save_every", "keep", "average"}
     told = []

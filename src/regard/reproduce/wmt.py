@@ -108,8 +108,8 @@ class Wmt:
 def fetched(archive: Archive, folder: Path) -> Path:
     """Download an archive, unless the folder has it, and check it; return the path of its file.
 
-    Raises DataError if the file cannot be downloaded, or if its checksum differs; raises
-    RegardError if the file cannot be written.
+    Raises DataError if the file cannot be downloaded, or if its checksum differs; RegardError if
+    the file cannot be written; OSError if the folder cannot be made.
     """
     path = folder / archive.file
     if not path.exists():

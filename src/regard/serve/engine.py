@@ -56,11 +56,12 @@ class Rendering(Mended):
     """The result for one sentence: its translations, and what else was requested."""
 
     alignment: WordAlignment | None = None
-    """The word alignment of the best translation. None if it is not requested, if the sentence is
-    too long, or if the engine has no attention weights to return."""
+    """The word alignment of the best translation. None if it is not requested, if the sentence or
+    its translation is too long, or if the engine has no attention weights to return."""
     look: Look | None = None
     """The attention weights of every head; in an ensemble, those of the first model. None if they
-    are not requested, if the sentence is too long, or if the engine has none to return."""
+    are not requested, if the sentence or its translation is too long, or if the engine has none to
+    return."""
 
 
 class Engine:

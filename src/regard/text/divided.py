@@ -79,7 +79,8 @@ class DividedText:
     def starts(self, among: Positions, left: int, right: int) -> Positions:
         """The places in `among` at which the pair (left, right) starts.
 
-        If two such pairs overlap, as in the text a a a, only the first pair's place is returned.
+        If `left` and `right` are equal, pairs may overlap. In a run such as a a a a, only the
+        places of the first a, of the third a, and so on, are returned.
         """
         found = among[(self.piece[among] == left) & (self.piece[self._after[among]] == right)]
         if left != right or not len(found):
@@ -93,8 +94,8 @@ class DividedText:
     def join(self, starts: Positions, piece: int) -> tuple[Meetings, Meetings, int]:
         """Replace the pairs at `starts` by `piece`.
 
-        Returns the other pairs that are no longer neighbours, the pairs that have become
-        neighbours, and how often the replaced pair occurred.
+        Returns the other pairs whose pieces are no longer neighbours, the pairs whose pieces have
+        become neighbours, and how often the replaced pair occurred.
         """
         second = self._after[starts]
         before, after = self._before[starts], self._after[second]

@@ -3,8 +3,9 @@
 import numpy as np
 import tokenizers
 
-# `WordIds` has a table of recent words and a table of older words. Each has at most this many words
-# of at most this many characters. Both tables together take at most about 70 MB.
+# `WordIds` has a table of recent words and a table of older words. Each table has at most
+# _MEMO_WORDS words, each of at most _MEMO_CHARACTERS characters. Both tables together take at most
+# about 70 MB.
 _MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64
 
 

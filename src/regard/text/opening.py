@@ -69,14 +69,18 @@ def open_own_tokenizer(path: str | Path, needed_for: str, remedy: str) -> Tokeni
 def tokenizer_files(directory: Path) -> list[str]:
     """The names of all files of the tokenizer in a directory; the first is tokenizer.json.
 
-    Raises ModelError if tokenizer.json belongs to a foreign tokenizer and is damaged.
+    Raises ModelError if tokenizer.json describes a foreign tokenizer and is damaged, or if this
+    version of regard does not know the tokenizer's kind.
     """
     foreign = _description(directory / "tokenizer.json")
     return ["tokenizer.json", *(foreign.files if foreign else ())]
 
 
 def _description(path: Path) -> Description | None:
-    """The content of a foreign tokenizer's tokenizer.json; None for any other file."""
+    """The content of a foreign tokenizer's tokenizer.json; None for any other file.
+
+    Raises ModelError if the tokenizer's kind is unknown, or the content is damaged.
+    """
     try:
         if not path.is_file() or path.stat().st_size > LONGEST_DESCRIPTION:
             return None

@@ -148,7 +148,7 @@ class Learner:
 def _most_frequent(words: Mapping[str, int]) -> list[tuple[str, int]]:
     """The most frequent words and their counts, with at most MOST_BYTES bytes together.
 
-    If not all equally frequent words have room, those that come first in `words` are taken. The
+    If only some of the equally frequent words fit, the first of them in `words` are taken. The
     result is sorted by descending count, then by the letters.
     """
     ordered = sorted(words.items(), key=lambda item: -item[1])

@@ -58,7 +58,7 @@ def refuse_deep(tree: Tree) -> None:
 
 
 def shown(text: str) -> str:
-    """Make a text safe for terminals and XML: escape control characters; replace "" by ()."""
+    """Escape, as Python does, each character that terminals or XML cannot hold; "" becomes ()."""
     return "".join(repr(c)[1:-1] if _is_control(c) else c for c in text) or "()"
 
 

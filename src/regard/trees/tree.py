@@ -79,7 +79,7 @@ class Tree:
     def fold(self, combine: Callable[[Tree, list[_T]], _T]) -> _T:
         """Call `combine(node, results for its children)` for every node, children first.
 
-        Returns the result for this node, which is the last one.
+        Returns the result for this node, which is computed last.
         """
         done: list[_T] = []
         for node in reversed(list(self._backwards())):

@@ -83,7 +83,7 @@ def _kind(look: Look, kind: AttentionKind) -> dict[str, Any]:
 
 
 def _embedded(data: dict[str, Any]) -> str:
-    """JSON for a script element, escaped so that no `</script>` or `<!--` can end the element."""
+    """JSON for a script element, escaped so that no text in it is markup, such as `</script>`."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -18,7 +18,11 @@ _MOST_RULES = 1000
 
 
 def refuse_endless(content: dict[str, Any], path: Path) -> None:
-    """Raise ModelError if encoding or decoding a text may run for ever, or fill the memory."""
+    """Raise ModelError if encoding or decoding a text may run for ever, or fill the memory.
+
+    `content` is the content of the library's tokenizer.json. A tokenizer with more than _MOST_RULES
+    rules in its normalizer, its pre_tokenizer or its decoder is refused, too.
+    """
     for part in ("normalizer", "pre_tokenizer", "decoder"):
         growth, count = 1, 0
         for rule in _rules(content.get(part)):

@@ -61,6 +61,7 @@ class MosesSettings(Section):
     """A piece that target.counts lacks, or whose count there is less than this, is divided into
     smaller pieces. With None, only pieces that the file lacks are divided."""
     source_threshold: int | None = None
+    """The threshold for the source; it is used like `threshold`, but with source.counts."""
     unknown: str = "<unk>"
     """The piece that stands for every piece that the vocabulary lacks."""
     skipped: tuple[str, ...] = ("<pad>", "<s>", "</s>", "<unk>")

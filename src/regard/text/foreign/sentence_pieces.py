@@ -50,7 +50,7 @@ class SentencePieceSettings(Section):
     lists all such strings. In `transformers`, this is `clean_up_tokenization_spaces`."""
     restricted: LeftOutIfFalse = False
     """Whether text is cut only into pieces of the vocabulary and single characters, as in JoeyNMT.
-    Otherwise, a piece that the vocabulary lacks becomes the unknown piece."""
+    If False, text is also cut into other pieces; each of them becomes the unknown piece."""
 
 
 class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
