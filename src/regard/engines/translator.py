@@ -52,7 +52,10 @@ class EngineModel(ABC):
 
 
 class EngineTranslator(Translator):
-    """A translator for an exported directory; an engine computes the model."""
+    """A translator for an exported directory; an engine computes the model.
+
+    The method `stream` does not call `on_partial`: unfinished translations are not reported.
+    """
 
     def __init__(self, model: EngineModel, exported: Exported):
         recipe = exported.recipe

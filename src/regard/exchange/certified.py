@@ -37,7 +37,7 @@ def write_certified(
 def refuse_existing(out: Path) -> None:
     """Raise RegardError if `out` exists already and is not an empty directory.
 
-    The current directory is refused, even if it is empty.
+    The current directory and a symbolic link are refused, too, even if the directory is empty.
     """
     refuse_current(out)
     if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):

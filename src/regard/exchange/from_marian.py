@@ -111,7 +111,8 @@ def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, T
 def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
     """A dictionary with one parameter, under its new name: for example, x_bq becomes x_q.bias.
 
-    A matrix such as x_Wq becomes x_q.weight, and is also transposed.
+    A matrix such as x_Wq becomes x_q.weight, and is also transposed. Any other parameter, such as
+    Wemb, keeps its name.
     """
     if norm := re.fullmatch(r"(.*_ln)_(scale|bias)(_pre)?", name):
         stem, kind, pre = norm.groups()

@@ -37,7 +37,7 @@ def is_own(directory: Path) -> bool:
 
 
 def read_own_hf(directory: Path) -> Foreign:
-    """Read the recipe, the tokenizer and the weights; raises ModelError if they are damaged.
+    """Read the recipe, the tokenizer and the weights; raises ModelError if a file is damaged.
 
     The weights may differ from the exported ones: `transformers` may have trained the model further
     and saved the weights under the same names, perhaps in 16 bits. If `model.embeddings` is

@@ -327,7 +327,7 @@ def _positions(
     """The stored table of positions `name`, and the recipe fields that describe the positions.
 
     The table is [positions, d_model]. Returns None in place of the table if `name` is "", which
-    means that no table is stored. Also returns None if the stored table holds the sinusoids of
+    means that `_find` chose no table. Also returns None if the stored table holds the sinusoids of
     §3.5, alternating or with all sines first, because regard computes such sinusoids itself.
     """
     width = recipe.model.d_model

@@ -1,7 +1,8 @@
 """Read the configuration of Hugging Face's `generate`, as settings of regard's search.
 
 Only the keys in `GENERATION_KEYS` are read. If regard's search cannot do what such a key asks for,
-ModelError is raised, and names the key. But a limit of the output above `MOST_STEPPED` is lowered.
+ModelError is raised, and names the key. But if the maximum length of an output is larger than a
+recipe allows, this length is lowered (`most_extra`).
 """
 
 from dataclasses import dataclass

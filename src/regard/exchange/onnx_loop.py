@@ -28,7 +28,10 @@ class Graphs:
         )
 
     def start(self, source: np.ndarray) -> dict[str, np.ndarray]:
-        """The inputs of the first `step` for source ids [rows, source], in which 0 is padding."""
+        """The inputs of the first `step`, except the tokens.
+
+        `source` has the ids of the sources, [rows, length]; 0 is padding.
+        """
         names = [output.name for output in self.encoder.get_outputs()]
         memory = dict(zip(names, self.encoder.run(names, {"source": source}), strict=True))
         past = {

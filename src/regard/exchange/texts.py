@@ -28,7 +28,8 @@ _ESCAPES = {
     "r": "\r", "e": "\x1b", " ": " ", '"': '"', "/": "/", "\\": "\\", "N": "\x85", "_": "\xa0",
     "L": "\u2028", "P": "\u2029",
 }  # fmt: skip
-"""For each character that may follow a backslash in YAML, the character that the two stand for."""
+"""For each character that may follow a backslash in YAML, except x, u and U, the character that the
+two stand for. After x, u or U, hexadecimal digits give the character."""
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,8 @@ def _generation(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:
     """The settings of `generate` nearest to our search; the model card tells what differs."""
     search, longest = model.recipe.search, positions_of(model)
     if isinstance(model.tokenizer, ForeignTokenizer):
-        # An import sets max_extra to the maximum length of an output; max_length also counts <s>.
+        # The imports hf and marian set max_extra to the maximum length of an output; max_length
+        # also counts <s>.
         longest = min(longest, search.max_extra + 1)
     return {
         **vocabulary.ids,

@@ -58,9 +58,9 @@ def average_run(
     are averaged: the newest ones or, with `best`, the ones nearest to the step of the best
     validation. Extra checkpoints, which serve only to continue from, are taken only if there are
     too few other checkpoints. `warn` is called once for each damaged checkpoint. Raises ModelError
-    if `directory` has no recipe.toml, if a checkpoint of `steps` is missing, if there are fewer
-    than `last` checkpoints or, with `best`, if no validation has been recorded. Raises RegardError
-    if `out` exists, and the errors of `begun`.
+    if `directory` has no recipe.toml, if a checkpoint of `steps` is missing or damaged, if there
+    are fewer than `last` undamaged checkpoints or, with `best`, if no validation has been recorded.
+    Raises RegardError if `out` exists, and the errors of `begun`.
     """
     recipe = begun(directory)
     if recipe is None:

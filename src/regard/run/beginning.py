@@ -15,7 +15,7 @@ from regard.text.opening import tokenizer_files
 
 
 def begun(directory: Path) -> Recipe | None:
-    """The recipe that a run directory was begun with, or None for a new directory.
+    """The recipe that a run directory was begun with; None if the directory has no recipe.toml.
 
     Raises RegardError if the path is a file or prepared data, RecipeError for a damaged recipe.
     """

@@ -1,11 +1,11 @@
 """A run directory: the files of one run, and the lock that keeps other processes out.
 
-RUN/recipe.toml, tokenizer.json      what the run was begun with (`beginning`)
-RUN/from.json                        the model that the run begins with, if any (`finetuning`)
-RUN/journal.jsonl                    what has happened (`journal`)
-RUN/checkpoints/step-N/              states that the run can continue from (`checkpoints`)
-RUN/model.safetensors, manifest.json the model, at the end (`model_directory`)
-RUN/result.json                      the last step, time, cost and last validation
+RUN/recipe.toml, tokenizer.json        what the run was begun with (`beginning`)
+RUN/from.json                          the model that the run begins with, if any (`finetuning`)
+RUN/journal.jsonl                      what has happened (`journal`)
+RUN/checkpoints/step-N/                states that the run can continue from (`checkpoints`)
+RUN/model.safetensors, manifest.json   the model, at the end (`model_directory`)
+RUN/result.json                        the last step, time, cost and last validation
 
 A name in parentheses is the module of `regard.run` that writes the file.
 """
@@ -39,7 +39,7 @@ class RunDirectory:
     """The files of a run at `path`.
 
     `writes` is True in the first process of the run; the directory is then locked until `close`. In
-    the other processes, methods find nothing and write nothing. Raises InUse if another run
+    the other processes, methods find nothing and write nothing. Raises InUse if another process
     has the lock, RegardError if the directory cannot be written.
     """
 
@@ -120,10 +120,10 @@ class RunDirectory:
     def finish(self, setup: Setup, state: TrainingState) -> dict[str, Tensor]:
         """Write the final model (the mean of checkpoints, §6.1) and result.json; return the mean.
 
-        If training.best is "last", the newest checkpoints are averaged; otherwise, the nearest ones
-        to the best validation. If the directory already has the model of this step, and some of the
-        checkpoints that this model averages are gone, the model keeps its weights. Processes that
-        do not write return {}.
+        If training.best is "last", or if there is no best validation, the newest checkpoints are
+        averaged; otherwise, those nearest to the best validation. If the directory already has the
+        model of this step, and some of the checkpoints that this model averages are gone, the model
+        keeps its weights. Processes that do not write return {}.
         """
         if not self._writes:
             return {}

@@ -1,4 +1,4 @@
-"""A first embedding in which sub-words that occur in the same pairs of sentences are near.
+"""A first embedding: sub-words that occur in the same pairs of sentences have similar vectors.
 
 A word and its translation occur in the same pairs. If their vectors are similar from the first
 step on, attention finds sooner which source word a target word comes from. The vectors are those
@@ -24,8 +24,9 @@ MOST_PAIRS = 50_000
 LEAST_PAIRS = 2
 """A sub-word that occurs in fewer pairs than this keeps its random vector."""
 SHARED = 0.7
-"""About the cosine between a first vector and the vector of co-occurrence in it. The rest is
-random, because a word and its translation would otherwise have nearly equal vectors."""
+"""About the cosine between a sub-word's row in the first embedding and its vector of co-occurrence.
+The rest of the row is random: without it, a word and its translation would have nearly equal rows.
+"""
 ITERATIONS, SPARE = 3, 12
 """The number of subspace iterations, and the number of directions that they find but that are not
 used (Halko et al. 2011)."""
@@ -106,10 +107,11 @@ def _turn(rows: Float[Tensor, "rows width"], vectors: Float[Tensor, "rows width"
 def vectors_of_pairs(
     occurrences: Occurrences, width: int, seed: int
 ) -> Float[Tensor, "entries width"]:
-    """Vectors of norm 1, similar for sub-words that occur in the same pairs; 0 for unknown ones.
+    """Vectors of norm 1, similar for sub-words that occur in the same pairs.
 
-    The strongest direction is left out: it is what all sub-words have in common. A random rotation
-    gives all numbers of the vectors the same expected size.
+    A sub-word that is not `informative` has a vector of zeros. The strongest direction is left out:
+    it is what all sub-words have in common. A random rotation gives all numbers of the vectors the
+    same expected size.
     """
     generator = torch.Generator().manual_seed(seed)
     values, vectors = _strongest(occurrences, width + 1, generator)
@@ -125,8 +127,9 @@ def _strongest(
 ) -> tuple[Float[Tensor, "directions"], Float[Tensor, "entries directions"]]:
     """The largest singular values of the matrix, and their singular vectors of the sub-words.
 
-    There are at most `count`, and fewer if there are fewer sub-words or pairs. The largest number
-    of a vector is positive: otherwise, the sign would depend on the library and its threads.
+    There are at most `count`, and fewer if there are fewer sub-words or pairs. In each vector, the
+    number with the largest absolute value is made positive, because the signs that the library
+    returns depend on its version and its threads.
     """
     per_pair, per_entry = _products(occurrences)
     entries, pairs = len(occurrences.entry_counts), len(occurrences.pair_counts)

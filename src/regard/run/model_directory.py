@@ -1,8 +1,8 @@
 """A model directory: recipe.toml, tokenizer.json, model.safetensors, manifest.json.
 
 If the tokenizer comes from another system, the original files of the tokenizer are also in the
-directory. A model directory is all that a user passes on to others. Everything in it is text or
-safetensors and is verified before use, so that a model from somebody else can be opened safely.
+directory. A model directory is all that a user passes on to others. Its files hold data and no
+code, and are verified before use, so that a model from somebody else can be opened safely.
 """
 
 from dataclasses import dataclass
@@ -57,9 +57,8 @@ def write_model(
 ) -> None:
     """Write a model into a new directory, or replace only the model in an existing one.
 
-    `about` goes into the manifest: the step, fingerprints, the steps that were averaged. Raises
-    RegardError if the model cannot be written; the directory then has the old model, undamaged, or
-    no model.
+    `about` goes into the manifest; an example is {"step": 100000}. Raises RegardError if the model
+    cannot be written; the directory then has the old model, undamaged, or no model.
     """
 
     def fill(folder: Path) -> None:
@@ -76,7 +75,8 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
 
     The model is on the CPU, in evaluation mode. Raises ModelError if the directory is not a model
     or is damaged, if its recipe, tokenizer and weights do not fit together, or if a search step
-    would compute more than MOST_LOGITS logits for a sentence.
+    would compute more than MOST_LOGITS logits for a sentence. Raises MissingExtra if a library that
+    the tokenizer needs is not installed.
     """
     directory = Path(directory)
     if not directory.is_dir():

@@ -21,7 +21,7 @@ from regard.run.state import Training, TrainingState, judged_by
 
 
 class Run:
-    """Training on prepared data, in a directory that keeps all that is needed to continue.
+    """Training on prepared data, in a directory that keeps everything else needed to continue.
 
     Opening a run locks its directory, so that two runs never train in it. A run that cannot be
     trained is refused before anything is written.

@@ -46,7 +46,7 @@ class Setup:
     dtype: torch.dtype
     processes: Processes
     shard: bool
-    """Whether weights and moments are divided among the processes."""
+    """Whether weights and moments are divided among the processes, if there are several."""
 
     @classmethod
     def open(cls, recipe: Recipe, data: Path, processes: Processes, *, shard: bool) -> Setup:
@@ -78,7 +78,7 @@ class Setup:
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:
-        """Checksums of data, validation set and tokenizer, which must not change during the run."""
+        """Checksums of data, validation set and tokenizer, to notice later changes of them."""
         return {
             "data": self.pairs.fingerprint,
             "validation": Pairs.open(self.data, "valid").fingerprint,
@@ -112,7 +112,7 @@ class Setup:
         return model, optimizer
 
     def cost(self, state: TrainingState) -> Cost:
-        """The cost of the run so far; this call measures the speed of the device."""
+        """The cost of the run so far; the first call measures the speed of the device."""
         return Cost(
             counted_flop=self.recipe.training.passes
             * flop_of_tokens(

@@ -134,7 +134,7 @@ class ShardedAdam:
         self.exchange.fitted += 1
 
     def is_finite(self) -> bool:
-        """Whether every weight of this process is finite."""
+        """Whether every weight in this process is finite; False also if a sum of them overflows."""
         sums = [mine.sum() for mine in self._shards.mine.values()]
         return bool(torch.stack(sums).isfinite().all())
 

@@ -175,11 +175,11 @@ def _metrics(tokenizer: BleuTokenizer, references: Sequence[Sequence[str]]) -> d
 
 
 def ter_metric(references: Sequence[Sequence[str]]) -> TER:
-    """SacreBLEU's TER; for Chinese and Japanese, with its option `asian_support`.
+    """SacreBLEU's TER; for Chinese and Japanese, with its options `normalized` and `asian_support`.
 
-    The option makes a word of each Chinese character, and of each run of kana (the letters of
-    Japanese). Without it, a line without blanks would be one word. The script of the first
-    reference decides whether the option is used.
+    Both options together make a word of each Chinese character, of each run of kana (the letters of
+    Japanese) and of most punctuation marks. Without them, a line without blanks would be one word.
+    The script of the first reference decides whether the options are used.
     """
     asian = bool(references) and script_of(references[0]) in ("Chinese", "Japanese")
     return TER(normalized=asian, asian_support=asian)

@@ -10,7 +10,7 @@ from regard.score.evalb.reading import EvalbSentence
 
 Bracket = tuple[bytes, int, int]
 """The label without function tags and indices, the number of words before the bracket's start, and
-the number of words before its end."""
+the number of words before its end (UNCLOSED if the bracket is never closed)."""
 
 
 class BracketCounts(NamedTuple):
@@ -43,7 +43,8 @@ class BracketCounts(NamedTuple):
 def mismatch(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters) -> str | None:
     """Why two sentences cannot be compared, in EVALB's words; None if they can be.
 
-    If the lengths differ, deleted quotation marks are first put back into the sentences.
+    If the sentences have different numbers of words, `put_back` first changes the sentences: a
+    quotation mark that only one of them deletes is put back.
     """
     if len(gold.words) != len(test.words):
         put_back(gold, test, parameters)

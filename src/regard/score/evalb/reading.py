@@ -54,7 +54,7 @@ class EvalbSentence:
     """A line as EVALB sees it. Brackets are numbered in the order in which they open."""
 
     length: int = 0
-    """Number of words, without those whose tag is in `not_in_length`."""
+    """Number of all words, also deleted ones, except those whose tag is in `not_in_length`."""
     words: list[bytes] = field(default_factory=list)
     """Words, without those whose tag is deleted."""
     tags: list[bytes] = field(default_factory=list)
