@@ -33,3 +33,9 @@ def test_what_cannot_be_drawn_is_left_out() -> None:
 
 def test_an_empty_drawing_is_one_too() -> None:
     assert circles(chart("t", Axis("x"), Axis("y"), [])) == []
+
+
+def test_marks_of_a_short_logarithmic_axis_are_round_values() -> None:
+    marks = Axis("x", log=True).marks(math.log10(1.5), math.log10(6))
+    assert [text for _, text in marks] == ["2", "3", "4", "5", "6"]
+    assert all(math.isclose(10**place, float(text)) for place, text in marks)

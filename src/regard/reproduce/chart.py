@@ -35,15 +35,16 @@ class Axis:
         return math.log10(value) if self.log else value
 
     def marks(self, low: float, high: float) -> list[tuple[float, str]]:
-        """The place and the text of each mark between two places; marks are at round places."""
+        """The place and the text of each mark between two places; marks are at round values."""
         if self.log and high - low >= 1:
             every = max(1, round((high - low) / _MARKS))
             powers = range(math.ceil(low), math.floor(high) + 1, every)
             return [(float(power), f"1e{power}" if power > 3 else f"{10.0**power:g}")
                     for power in powers]  # fmt: skip
-        step = _round_step((high - low) / _MARKS)
-        places = [step * i for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
-        return [(place, f"{10**place if self.log else place:.4g}") for place in places]
+        least, most = (10**low, 10**high) if self.log else (low, high)
+        step = _round_step((most - least) / _MARKS)
+        values = [step * i for i in range(math.ceil(least / step), math.floor(most / step) + 1)]
+        return [(self.of(value), f"{value:.4g}") for value in values]
 
 
 def chart(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
