@@ -68,13 +68,12 @@ class Occurrences(NamedTuple):
         return (counts >= LEAST_PAIRS) & (counts < len(self.pair_counts))
 
     def weights(self) -> Float[Tensor, "occurrences"]:
-        """The numbers of the matrix: they are large for a rare sub-word, and in a short pair.
+        """The numbers of the matrix, which are larger in a pair of fewer sub-words.
 
         The row of a sub-word in n pairs has the norm n^(1/4), or 0 if it is not `informative`.
         """
         counts = self.entry_counts.clamp(min=1).float()
-        rarity = (len(self.pair_counts) / counts).log()
-        weights = rarity[self.entries] / self.pair_counts[self.pairs].float().sqrt()
+        weights = self.pair_counts[self.pairs].float().rsqrt()
         norms = torch.zeros_like(counts).index_add_(0, self.entries, weights.square()).sqrt()
         scales = counts**0.25 / norms.clamp(min=1e-6)
         scales[~self.informative()] = 0
