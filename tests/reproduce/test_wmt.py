@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.errors import DataError
+from regard.errors import DataError, RegardError
 from regard.paper import BASE
 from regard.reproduce.prepared import prepare_text_once
 from regard.reproduce.report import write_report
@@ -58,6 +58,13 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"\0")
     with pytest.raises(DataError, match=r"a\.tgz: is not the file of .*SHA-256.*remove it"):
         fetched(part, tmp_path / "wmt14")
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    part = archive(tmp_path, "a.tgz", {"a.en": "one\n", "a.de": "eins\n"})
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RegardError, match=r"file/a\.tgz: cannot write: "):
+        fetched(part, tmp_path / "file")
 
 
 def test_without_network_a_sentence_says_what_to_do(tmp_path: Path) -> None:

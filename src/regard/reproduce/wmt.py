@@ -109,13 +109,14 @@ def fetched(archive: Archive, folder: Path) -> Path:
     """Download an archive, unless the folder has it, and check it; return the path of its file.
 
     Raises DataError if the file cannot be downloaded, or if its checksum differs; RegardError if
-    the file cannot be written; OSError if the folder cannot be made.
+    the folder cannot be made or the file cannot be written.
     """
     path = folder / archive.file
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with refusing_write_errors(path), new_file(path) as file:
-            file.writelines(_downloaded(archive, folder))
+        with refusing_write_errors(path):
+            folder.mkdir(parents=True, exist_ok=True)
+            with new_file(path) as file:
+                file.writelines(_downloaded(archive, folder))
     if checksum(path, follow_links=True) != archive.sha256:
         raise DataError(
             f"is not the file of {archive.url} (its SHA-256 differs): remove it, and start again",
