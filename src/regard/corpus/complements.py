@@ -76,9 +76,10 @@ class Complement:
             self.accusative += phrase.german
 
     def middle(self, negated: bool) -> list[Word]:
-        """The German words in order: pronouns, time, dative, accusative, `nicht`, manner, place.
+        """The German words in order: pronouns, time, dative, accusative, `nicht`, all others.
 
-        `nicht` is added if the clause is negated, but has no `kein`.
+        The others are, for instance, an adverb of manner or a phrase of place. `nicht` is added if
+        the clause is negated, but has no `kein`.
         """
         nicht = [Word("nicht")] if negated and not self.negative else []
         return [

@@ -23,11 +23,11 @@ Frame = Literal[
 ]  # fmt: skip
 """The complements that a verb requires; `none` means that the verb requires none.
 
-`accusative` and `dative` mean an object in that case, `both` means two objects, and `phrase` an
-object with a preposition. `motion` means a phrase of direction; `placement` and `transport` mean an
-object and a phrase of direction. `clause` means a clause with `that` or `whether`. `product` and
-`result` belong only to the verb `make`: `product` means an object, and `result` an object with a
-comparative, as in `make it more modern`.
+`accusative` and `dative` mean an object in that German case, `both` means two objects, and `phrase`
+an object with a German preposition. `motion` means a phrase of direction; `placement` and
+`transport` mean an object and a phrase of direction. `clause` means a clause with `that` or
+`whether`. `product` and `result` belong only to the verb `make`: `product` means an object, and
+`result` an object with a comparative, as in `make it more modern`.
 """
 
 

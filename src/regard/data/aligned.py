@@ -119,7 +119,8 @@ class AlignedText:
         """
         total, done, pairs = self.bytes, 0, 0
         self._listen(Progress(stage, done, total, pairs))
-        ends: deque[tuple[int, int]] = deque()  # bytes and pairs read up to each block's end
+        # For each block: how many stored bytes had been read, and the pairs up to the block's end.
+        ends: deque[tuple[int, int]] = deque()
 
         def blocks() -> Iterator[AlignedBlock]:
             for block, read in self._blocks():
@@ -134,7 +135,7 @@ class AlignedText:
             self._listen(Progress(stage, total, total, pairs))
 
     def _blocks(self) -> Iterator[tuple[AlignedBlock, int]]:
-        """The blocks of the corpus, each with the number of stored bytes read up to its end."""
+        """The blocks of the corpus, each with about how many stored bytes have been read so far."""
         number = read = 0
 
         def count(more: int) -> None:

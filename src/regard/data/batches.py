@@ -128,7 +128,8 @@ class Batches:
     ):
         """If `join` is False, a row of the grouped layout holds one pair, even with much padding.
 
-        Raises DataError if there are no pairs, TrainingError if a pair does not fit a batch.
+        Raises DataError if there are no pairs, TrainingError if a pair or a row of the packed
+        layout does not fit a batch.
         """
         self._pairs, self._recipe, self._seed, self.share = pairs, recipe, seed, share
         self._packed, self._join = layout == "packed", join
@@ -177,7 +178,8 @@ class Batches:
     def restore(self, state: dict[str, int]) -> None:
         """Go to a position that `state` returned, in this process or in an earlier process.
 
-        Raises TrainingError if the position was saved with other pairs or other settings.
+        Raises TrainingError if the position was saved with another number of pairs, or with other
+        settings. Whether the pairs themselves are the same is not checked.
         """
         for key, value in self._counted_in().items():
             if state.get(key) != value:

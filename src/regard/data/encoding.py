@@ -120,7 +120,7 @@ class EncodeForTraining:
         return _as_encoded(kept, fates, self._tokenizer)._replace(times=times, validated=validated)
 
     def _judged(self, block: AlignedBlock) -> list[tuple[Verdict, TextPair]]:
-        """Judge each pair by its text, before it is encoded."""
+        """Each pair of a block with its verdict, which is found before the pair is encoded."""
         if self._repeats is None:
             repeated = [False] * block.size
         else:

@@ -9,7 +9,7 @@ from regard.recipe import Recipe, assigned_field, changes
 
 
 def for_text(recipe: Recipe) -> Recipe:
-    """The recipe for translation; raises RecipeError for a recipe whose positions need trees."""
+    """The recipe with output = "text"; raises RecipeError if its model.positions is "words"."""
     if recipe.model.positions == "words":
         raise RecipeError(
             '--task translate: the recipe is for parsing (model.positions = "words"): leave out '

@@ -44,7 +44,7 @@ DECIDED = {
     "tokenizer": ("kind", "vocabulary"),
     "data": ("max_length", "max_ratio", "deduplicate", "held_out", "recombined"),
 }
-"""For each section of a recipe: the fields that decide how data is prepared."""
+"""By section of a recipe: the fields that, with task and seed, decide how data is prepared."""
 
 
 class Pairs:
@@ -208,7 +208,7 @@ def _id_type(vocabulary: int) -> str:
 def prepared_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of prepared data.
 
-    Raises DataError if the directory holds no prepared data, or data of another version.
+    Raises DataError if there is none, or if it is damaged, unreadable or of another version.
     """
     path = directory / MANIFEST
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Batches that another process makes in advance, so that a step never waits for its data.
+"""Batches that another process makes in advance, so that a step need not wait for its data.
 
 Making a batch takes milliseconds, and planning the batches of the next window (a large group of
 pairs) takes half a second. During this time, a GPU would be idle. So the other process makes up to
@@ -27,8 +27,8 @@ from regard.errors import TrainingError
 from regard.machine.child import pipes, started
 
 AHEAD = 64
-"""How many batches are made in advance. If a step takes 25 ms, these batches last 1.6 s, which is
-longer than the planning of a window takes. They need 90 MB of memory."""
+"""How many batches are made in advance. If a step on one batch takes 25 ms, 64 batches last
+1.6 s, which is longer than the planning of a window takes. They need 90 MB of memory."""
 
 _Received = tuple[list[Batch], dict[str, int], float]
 """This process's share of one batch, and the position and the epochs seen after that batch."""
@@ -37,9 +37,10 @@ _Received = tuple[list[Batch], dict[str, int], float]
 class Prefetched:
     """The batches that `batches` would give next, made by another process.
 
-    `make` is pickled and called in the other process; it returns a `Batches` equal to `batches`.
-    If there is a GPU, the tensors are in pinned memory, which the GPU can read while this process
-    continues.
+    `make` is pickled and called in the other process. The `Batches` that `make` returns may differ
+    from `batches` only in the position, which is then set to that of `batches`. If there is a GPU,
+    the tensors are in pinned memory, which the GPU can read while this process continues. Raises
+    TrainingError if the other process cannot be started.
     """
 
     def __init__(self, batches: Batches, make: Callable[[], Batches]):

@@ -1,10 +1,10 @@
 """§5.1 From text to training data: drop bad pairs, draw validation pairs, learn sub-words, encode.
 
-The aligned files are read three times, so that a corpus of any size needs only bounded memory
-(validation files are held in memory):
+The lines of the aligned files are read three times, so that a corpus of any size needs only bounded
+memory (validation files are held in memory):
 
     survey    every line is checked, so that a bad file is refused before any work is done
-    learn     the tokenizer is learned from a random sample
+    learn     the tokenizer is learned from a random sample, unless one is given
     encode    block by block, pairs are judged, encoded and appended to arrays on disk
 
 This process reads and writes; worker processes do the work on each block, and their results come

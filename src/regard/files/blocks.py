@@ -69,7 +69,8 @@ class Blocks:
             except RegardError:
                 if not self._read_manifest():  # no other command has made the folder meanwhile
                     raise
-        # A command that loses its temporary folder now joins in, because the folder is there.
+        # This may remove the temporary folder of another command, which is still in `write_sealed`.
+        # That command gets a RegardError there, but finds the manifest, and joins in.
         self._remove_leftovers()
         with refusing_write_errors(self.folder):
             self._open_claims()

@@ -54,7 +54,7 @@ def choose_device() -> torch.device:
 
 @cache
 def _refuse_too_old(number: int) -> None:
-    """Raise TrainingError if the installed PyTorch has no kernels for this GPU."""
+    """Raise TrainingError if this GPU is older than all that the installed PyTorch supports."""
     known = [int(name[3:].rstrip("af")) for name in torch.cuda.get_arch_list() if name[:3] == "sm_"]
     major, minor = torch.cuda.get_device_capability(number)
     if known and 10 * major + minor < min(known):
@@ -105,7 +105,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def free_memory(device: torch.device) -> None:
-    """Release the memory that PyTorch keeps for reuse, to make room for tensors of other sizes."""
+    """Collect garbage; on a GPU, also release the memory that PyTorch keeps for later tensors."""
     gc.collect()
     if device.type == "cuda":
         with GRAPHS:
@@ -153,9 +153,9 @@ def wait_for_stream(device: torch.device) -> None:
 
 @contextmanager
 def random_numbers_kept(device: torch.device) -> Iterator[None]:
-    """A context that restores the states of the random number generators at its end.
+    """A context that at its end restores PyTorch's random number generators for CPU and device.
 
-    Random draws in the context therefore do not change later draws.
+    Random numbers that PyTorch draws in the context therefore do not change later ones.
     """
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         yield

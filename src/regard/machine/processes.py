@@ -1,9 +1,10 @@
 """Processes, started by torchrun, that train one model together.
 
 `torchrun --nproc-per-node 8 -m regard train ...` runs the same program eight times. Each process
-learns from its share of every batch, and communicates with the others through this module: by gloo
-for tensors on the CPU, by NCCL for tensors on a GPU. When one process ends, the others cannot
-continue: they end too, within seconds, and one of them reports which process ended first.
+learns from its share of the batches of each step, and communicates with the others through this
+module: by gloo for tensors on the CPU, by NCCL for tensors on a GPU. When one process ends, the
+others cannot continue: they end too, mostly within seconds. The process that fails reports its
+error; if it was killed, one of the others reports which process has ended.
 """
 
 import os
@@ -233,9 +234,10 @@ ALONE = Processes()
 def together() -> Iterator[Processes]:
     """The processes that torchrun started, or `ALONE` if there is only this one.
 
-    If a process raises an exception in the block, it ends at once, and the other processes end
-    soon after: they cannot cancel the communication in which they wait for it. One of the processes
-    prints the error. Raises TrainingError if the processes cannot connect to each other.
+    If a process raises an Exception or KeyboardInterrupt in the block, it ends at once, and the
+    other processes end soon after: they cannot cancel the communication in which they wait for it.
+    One of the processes prints the error. Raises TrainingError if the processes cannot connect to
+    each other.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE

@@ -65,8 +65,8 @@ class _Data(_Known):
 def recipe_and_facts(directory: Path) -> tuple[Recipe, Facts]:
     """The recipe of a run or a model, and the facts that its files show.
 
-    Raises the errors of `begun`; ModelError if the directory holds neither a run nor a model, or if
-    it is damaged; DataError if the prepared data inside it is damaged.
+    Raises the errors of `begun` and, if prepared data is inside, of `prepared_manifest`; ModelError
+    if the directory holds neither a run nor a model, or if one of its files is damaged.
     """
     about = None
     if (directory / MANIFEST).exists() and not is_prepared(directory):
@@ -100,8 +100,8 @@ def _of_data(data: Path) -> dict[str, Any]:
 def _of_run(directory: Path) -> dict[str, Any]:
     """Facts from the files of a run: its journal, and from.json.
 
-    The journal has the steps that were made and, in its last `start` record, other values. If
-    from.json exists, training began with the weights of another model.
+    The journal has the steps that were made and, in its last `start` record, the number of pairs,
+    the dtype and the device. If from.json exists, training began with the weights of another model.
     """
     if not (directory / "journal.jsonl").is_file():
         return {}

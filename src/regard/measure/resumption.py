@@ -34,8 +34,9 @@ def verify_resume(
     For this test, the run must have two checkpoints that are at most `steps` steps apart, and
     `recipe` and `data` must be those of the run. Each checkpoint must have been made by one
     process, because one process cannot repeat the sums of several processes. If one of these
-    conditions is not met, `steps` steps (at least two) are made from a checkpoint twice, once
-    without a stop and once with a stop, and both must end with equal numbers.
+    conditions is not met, `steps` steps (at least two) are made twice from the second newest
+    checkpoint, or from the only one: once without a stop and once with a stop. Both must end with
+    equal numbers.
 
     Returns a sentence that says what was compared. Raises TrainingError if the numbers differ,
     ModelError if there is no checkpoint.

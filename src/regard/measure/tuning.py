@@ -29,9 +29,9 @@ BEAMS = (8, 6, 12)
 """Beams that are tried with the chosen length penalty, if the recipe's max_extra allows them."""
 
 FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
-"""Beam and alpha are tuned only if at least FEWEST sentences can be used. The first TRIED_FIRST are
-translated to measure the time of a sentence. The number of sentences is limited so that the time
-should suffice for MANY_ENOUGH settings."""
+"""Beam and alpha are tuned only if at least FEWEST sentences can be used. If the run's time is
+limited, the first TRIED_FIRST are translated to measure the time of a sentence, and only so many
+sentences are used that the time should suffice for MANY_ENOUGH settings."""
 AVERAGES = 0.3
 """The choice of the checkpoints to average takes at most about this share of the tuning's time."""
 
