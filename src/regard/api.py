@@ -146,7 +146,8 @@ def train(
         start_from        a model directory; training begins with the weights of its model
         accept_changes    continue although the recipe or the data has changed
         micro_batches     the number of parts that a batch is divided into: a larger number needs
-                          less memory, and the update is the same
+                          less memory, and the update is the same. The default is 1; whenever the
+                          memory is too small, the number is doubled
         processes         in a program that torchrun starts: the value that the context
                           `machine.processes.together()` yields; by default, this process trains
                           alone

@@ -52,7 +52,8 @@ loops of `arithmetic.few_rows.FewRows`, but only if `exact` is False. These loop
 load and, the first time on a machine, 15 to 45 s to compile. A server uses the loops from the
 start."""
 FEW_TOKENS = 512
-"""A batch for `FewRows` has at most this many source tokens; fewer if the beam is above 4."""
+"""A batch for `FewRows` has at most this many source tokens; fewer if the beam is above 4. A longer
+sentence is a batch of its own."""
 Search = Callable[[Rows, Int[Tensor, " sentences"], list[int]], Found]
 """A function that searches a batch. Its arguments are the source, the maximum output length of each
 sentence, and the index of each sentence in the text."""
@@ -168,7 +169,10 @@ class Decoding:
         return [found[i] for i in range(len(sources))]
 
     def prepare_few_rows(self) -> None:
-        """Decode batches of few rows by `FewRows` from this call on, if `exact` is False."""
+        """Decode batches of few rows by `FewRows` from this call on, if `exact` is False.
+
+        Nothing changes if `for_few_rows` cannot make a `FewRows` for every member.
+        """
         if self.exact is False and self._few_rows is None:
             made = [for_few_rows(member) for member in self.model.members]
             self._few_rows = [] if None in made else made
@@ -212,7 +216,7 @@ class Decoding:
         return self.model.by.side_by_side and not computes_beside(self.model.device)
 
     def _most_tokens(self) -> int:
-        """The largest number of source tokens in a batch.
+        """The largest number of source tokens in a batch; `_batches` lowers it for beams above 4.
 
         On a GPU, the members of an ensemble share the memory, so this number is the usual number
         divided by the number of members.

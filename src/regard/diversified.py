@@ -143,8 +143,11 @@ def _refuse_unfit(start: Start) -> None:
 
 
 def _refuse_other(start: Start, its: _Places) -> None:
-    """Raise RegardError if `start` has other files or another tokenizer than the forward model."""
-    if its.source.exists():  # the forward model's data is complete
+    """Raise RegardError if `start` has other files or another tokenizer than the forward model.
+
+    Before the forward model is trained, nothing is compared here: its run makes these checks.
+    """
+    if its.source.exists():  # the forward model is trained
         start.files.refuse_other_than(its.forward / "data", start.out)
         given = start.tokenizer and open_tokenizer(start.tokenizer).fingerprint
         if given and given != open_tokenizer(its.tokenizer).fingerprint:

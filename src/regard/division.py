@@ -68,7 +68,10 @@ def usual_workers() -> int:
 
 
 def useful_copies(batches: int) -> int:
-    """The number of copies of this process that decode batches; 0 if many cores would be idle."""
+    """The number of copies of this process that decode batches.
+
+    It is 0 if there would be only one copy, or if half of the cores or more would be idle.
+    """
     threads, room = torch.get_num_threads(), free_bytes(torch.device("cpu")) // COPY_BYTES
     copies = min(batches, threads, room)
     return copies if copies > max(1, threads // 2) else 0

@@ -2,8 +2,8 @@
 
     RegardError            an error that the user can correct; the command line exits with status 2
     ├── RecipeError        an invalid key or value in a recipe or in an option
-    ├── DataError          a corpus that is missing, misaligned, not UTF-8, empty or unreadable
-    ├── ModelError         a model directory or checkpoint that is missing or damaged
+    ├── DataError          text, trees or prepared data that cannot be used
+    ├── ModelError         a model, tokenizer or checkpoint that is missing, damaged or unsuitable
     │   └── Unreadable     a model or checkpoint that cannot be read now, or by this version
     ├── TrainingError      training that cannot begin or continue
     │   ├── InUse          a run that another process trains or prepares data for
@@ -56,7 +56,10 @@ def unknown(
 
 
 class DataError(RegardError):
-    """A corpus cannot be used. The message may name the file and the line, counted from 1."""
+    """Text, trees or prepared data cannot be used, for example because a file is missing or empty.
+
+    The message may name the file and the line, or the number of the sentence, counted from 1.
+    """
 
     def __init__(self, problem: str, path: str | Path | None = None, line: int | None = None):
         place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
@@ -64,7 +67,7 @@ class DataError(RegardError):
 
 
 class ModelError(RegardError):
-    """A model directory or checkpoint is missing, damaged, or of the wrong kind."""
+    """A model, tokenizer or checkpoint is missing, damaged, or does not suit its use."""
 
 
 class Unreadable(ModelError):

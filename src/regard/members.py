@@ -61,10 +61,10 @@ def alone(start: Start) -> Iterator[Start]:
 
 
 def _timed_origin(start: Start, first: Path) -> Recipe | None:
-    """The recipe of --from or --data, if the first run begins with it, and if it limits the time.
+    """The recipe of --from or --data, if this recipe limits the time and the first run gets it.
 
-    The run in `first` does not begin with it if `start` has a recipe or a time, or if the run has
-    begun: then its recipe has the divided time already.
+    Returns None otherwise: for example, if `start` has a recipe or a time, or if the first run has
+    begun already, because its recipe then has the divided time.
     """
     if start.recipe is not None or start.minutes is not None or begun(first) is not None:
         return None

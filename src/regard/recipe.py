@@ -50,7 +50,7 @@ _FOLLOW = {
     "heads": ("d_k", "d_v", "decoder_heads"),
     "layers": ("decoder_layers",),
 }
-"""For a field of [model], the key: the other fields, whose defaults are derived from the key."""
+"""Maps a field of [model] to the other fields whose defaults are derived from that field."""
 WIDEST_BEAM = 1000
 """The largest beam of a recipe."""
 MOST_STEPPED = 100_000

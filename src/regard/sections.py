@@ -192,8 +192,9 @@ class DataRecipe(Section):
     deduplicate: bool = False
     """Whether only the first of identical pairs is kept; with --mix, the first in each file."""
     held_out: Count = 1000
-    """Number of pairs held out for validation if no validation files are given; at most a tenth of
-    all different pairs. The pairs are drawn at random; each different pair has the same chance."""
+    """Number of pairs or trees held out for validation if no validation files are given; at most a
+    tenth of all different pairs, or of all gold trees. They are drawn at random; each different
+    pair, or each tree, has the same chance."""
     recombined: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """For a parser without silver trees: the number of new trees to make from the gold trees, by
     exchanging phrases between them, at most 20 from each gold tree; the paper makes none."""
@@ -265,14 +266,16 @@ class TrainingRecipe(Section):
     cores it is faster than bf16.
     """
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    """Seed of the initialisation, the order of the data, and dropout."""
+    """Seed of the initialisation, the order of the data, and dropout. When data is prepared, the
+    seed also decides the validation pairs, the pairs to learn sub-words from, and new trees."""
     log_every: Count = 20
     """Steps from one step record of the journal to the next."""
     validate_every: Count = 1000
     """Steps from one validation to the next; the last step is always validated."""
     patience: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Training stops early after this many validations in a row without a lower loss or, if `best`
-    is bleu or f1, without a higher BLEU or F1. 0 means that training never stops early."""
+    """Training stops early after this many validations in a row without a new lowest loss or, if
+    `best` is bleu or f1, without a new highest BLEU or F1. 0 means that training never stops
+    early."""
     validate_sentences: Annotated[int, Field(ge=0, lt=2**31)] = 200
     """The number of sentences decoded for BLEU or F1 at each validation; 0 means none."""
     bleu_tokenizer: BleuTokenizer = "13a"

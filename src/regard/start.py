@@ -127,7 +127,7 @@ class Start:
 
     @property
     def is_for_trees(self) -> bool:
-        """Whether the caller asks for a parser."""
+        """Whether --task parse or --trees asks for a parser; the recipe is not considered."""
         return self.task == "parse" or bool(self.files.trees)
 
     @property

@@ -30,9 +30,9 @@ Validate = Callable[[EncoderDecoder], dict[str, Any]]
 def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
     """Train until the run's steps, time or patience are used up; return the averaged weights.
 
-    Continues from the run's newest checkpoint. Of several processes, the first returns the weights
-    in fp32 (§6.1), and the others return {}. Raises Interrupted, after saving, if a signal has
-    come, and Diverged if the loss or a weight is not finite.
+    Continues from the run's newest checkpoint, if any. Of several processes, the first returns the
+    weights in fp32 (§6.1), and the others return {}. Raises Interrupted, after saving, if a signal
+    has come, and Diverged if the loss or a weight is not finite.
     """
     training, setup = run.resume_or_start(), run.setup
     (model, optimizer, _, state), recipe = training, setup.recipe

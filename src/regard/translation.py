@@ -66,9 +66,9 @@ def load(
     If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever
     else is translated, in any order and with any number of threads. A test, which may take half a
     second, finds out whether this processor computes the same bits in a batch as for a sentence
-    alone. If the test fails, and always on a GPU, sentences are decoded one at a time. If `exact`
-    is None, there is no test: in fp32, results are exact on a processor that would pass the test.
-    In bf16 and int8, which are chosen for their speed, None means False: the last bits may vary.
+    alone. Sentences are decoded one at a time if the test fails, and always on a GPU and for some
+    variants of the model. If `exact` is None, there is no test: in fp32, results are exact on a
+    processor that would pass the test. In bf16 and int8, None means False: the last bits may vary.
 
     With `others`, all models translate together, as an `Ensemble`; the first model's recipe gives
     the settings of the search. Raises ModelError if a model is a parser, or if the models have

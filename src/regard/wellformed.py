@@ -130,7 +130,7 @@ class PartialTrees(Generic[_State]):
         return PartialTrees(self.inner.select(rows), *(field[flat] for field in fields))
 
     def after(self, tokens: Int[Tensor, " rows"], alphabet: Alphabet) -> PartialTrees[_State]:
-        """The state after one more symbol in each row; <s> and <pad> change nothing."""
+        """The state after one more symbol in each row; <s> and <pad> add nothing to a tree."""
         opens, closes = alphabet.opens[tokens], alphabet.closes[tokens]
         leaf = alphabet.leaves[tokens]
         top = self.depth.clamp(max=DEEPEST - 1).unsqueeze(1)

@@ -66,7 +66,8 @@ def _averages_nothing(row: str) -> bool:
 def _average(case: Compared) -> Finding | None:
     """Judge how many checkpoints are averaged, and whether the recipe asks for the last ones.
 
-    `_steps` and `_spacing` judge which ones were averaged: the last step, and the steps between.
+    Other functions judge which steps were averaged: `_steps` judges the last step, and `_spacing`
+    the number of steps between the averaged checkpoints.
     """
     wanted = 1 if _averages_nothing(case.row) else case.printed.training.average
     averaged, training = case.facts.averaged, case.recipe.training
