@@ -30,8 +30,8 @@ VECTOR = 16
 """The number of keys is padded to a multiple of `VECTOR`: a 512-bit register holds 16 fp32 numbers,
 and the softmax of a row that does not fill registers is slow."""
 SCORES_AT_ONCE = 2**22
-"""Without gradients, at most this many scores (16 MiB in fp32) are computed together; more only if
-`VECTOR` queries of one row have more scores."""
+"""Without gradients, at most this many scores (16 MiB in fp32) are computed together, padding not
+counted; more only if `VECTOR` queries of one row have more scores."""
 QUERIES, KEYS = 256, 128
 """Without gradients, a matrix product has at most `QUERIES` queries of a row, and a product of
 attention weights and values sums over at most `KEYS` keys. `arithmetic.exact` relies on both."""

@@ -64,11 +64,11 @@ batches, two halves would often wait for each other, as only one thread at a tim
 LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
 """Classes of modules that `FewRows` can compute; `SmoothFeedForward` only with SiLU ("swish")."""
 FEW_ROWS = FewRowsLimits(tokens=512, products=2 * 10**8)
-"""The limits of a batch that `FewRows` decodes on one core, measured on a machine with two cores.
-The model's modules decode larger batches, because they can use all cores for one batch."""
+"""The limits for `FewRows`, which decodes a batch on one core; found on a machine with two cores.
+If a step needs more multiplications, the model's modules decode the text: they use all cores."""
 FEW_ROWS_BY_VNNI = FewRowsLimits(tokens=64, products=4 * 10**9)
-"""The limits of a batch for `FewRows` with 8-bit weights on an x86 processor with VNNI. Batches may
-be small: Python runs only once in eight steps, so threads rarely wait for each other."""
+"""The limits for `FewRows` with 8-bit weights on an x86 processor with VNNI. Batches may be small:
+Python runs only once in eight steps, so threads rarely wait for each other."""
 MANY_WEIGHTS = 2**22
 """On a CPU in bf16, if `training.arithmetic` is "auto", a compiled loop computes Adam's updates of
 models with at least this many weights. For them, the loop is faster than PyTorch's Adam."""

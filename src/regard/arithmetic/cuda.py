@@ -62,7 +62,7 @@ SOFTMAX_GRADIENT = Kernel("softmax_gradient")
 MOST_QUERIES = 16
 """The kernel `ATTEND` computes at most this many queries for each row and head."""
 MOST_WIDTH = 128
-"""The kernel `ATTEND` computes heads of at most this width."""
+"""The kernel `ATTEND` computes heads whose d_k and d_v are at most this number."""
 MOST_VALUES = 8192
 """The kernel `RANKING` ranks at most this many values of each sentence."""
 _STRIDES = 16

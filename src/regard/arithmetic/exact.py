@@ -38,8 +38,8 @@ BLOCKS = (4, 8, *range(16, 257, 16))
 """The possible numbers of rows of a block. A block has more than 1 row, because another kernel
 multiplies a single row; it has up to 256 rows, because many small blocks are slow."""
 WIDTH = 8
-"""Sources are padded to a multiple of `WIDTH` tokens, because PyTorch computes fewer queries
-than `WIDTH` by another kernel, which may round differently."""
+"""Unless `exact` is False, `regard.decoding` pads sources to a multiple of `WIDTH` tokens, because
+PyTorch computes fewer queries than `WIDTH` by another kernel, which may round differently."""
 
 
 class BlockedLinear(PackedLinear):
@@ -84,7 +84,7 @@ def _places_agree(layer: BlockedLinear, threads: list[int]) -> bool:
 
 
 def _cancelling(outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
-    """A row and a weight whose product is 0 except for rounding errors.
+    """A row, [inputs], and a weight, [outputs, inputs]; their product is 0 but for rounding errors.
 
     The product shows in which order numbers are added. With usual numbers, only the last bits of a
     sum depend on the order, and bf16 does not keep these bits.

@@ -205,7 +205,7 @@ class FewRows:
 def compile_loops() -> None:
     """Compile all loops of `regard.arithmetic`, for weights of all types.
 
-    No later command must then compile these loops.
+    Later commands load the loops from a cache.
     """
     import_module("regard.arithmetic.loops.steps")
     for weights in "float32", "uint16", vnni.ROUNDED:

@@ -50,8 +50,8 @@ class Int8Linear:
 
     Each row of x and of W is divided by a scale before it is rounded. With this scale, the largest
     absolute value in a row of x becomes 127, and the largest absolute value in a row of W becomes
-    `largest` (None means `largest_weight()`). Sums are exact in int32, so rounding is the only
-    error.
+    `largest` (None means `largest_weight()`). If `largest` is at most `largest_weight()`, sums are
+    exact in int32, so rounding is the only error.
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class Dense(NamedTuple):
 class LaidOut(Products):
     """The linear layers of a model, arranged for inference by `lay_out`.
 
-    The weights of linear layers are deleted from the `EncoderDecoder` `model`, which can then
-    compute only by these products. The logits are x E^T + `bias`, where E is the weight of
+    The weights and biases of linear layers are deleted from the `EncoderDecoder` `model`, which
+    can then compute only by these products. The logits are x E^T + `bias`, where E is the weight of
     `output`. E is copied and not deleted, because the model may also embed tokens with E.
     """
 

@@ -21,7 +21,7 @@ from regard.recipe import Recipe
 
 
 def weights_of(recipe: Recipe) -> int:
-    """The number of a model's parameters, except those in its embedding matrices."""
+    """The number of a model's parameters, without embeddings of tokens and biases of the logits."""
     return parameters(recipe.model, 0)
 
 

@@ -155,7 +155,7 @@ class _Counted:
         """For each digest, the number of characters in the pair's target."""
 
     def add(self, source: str, target: str) -> None:
-        """Count a pair, unless `judge_text` drops it or it was counted before."""
+        """Count a pair, unless `judge_text` or `_every` excludes it, or it was counted before."""
         self.read[0] += len(source)
         self.read[1] += len(target)
         if judge_text(source, target, RULES) is not Verdict.KEPT:
@@ -173,10 +173,10 @@ class _Counted:
 
     @property
     def pairs(self) -> int:
-        """The number of different pairs."""
+        """The number of different pairs, estimated if `_every` is above 1."""
         return self._every * len(self._lengths)
 
     @property
     def characters(self) -> int:
-        """The number of characters in the targets of the different pairs."""
+        """The number of characters in the different pairs' targets, estimated like `pairs`."""
         return self._every * sum(self._lengths.values())

@@ -19,8 +19,8 @@ _UNSPACED = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]|{CHINESE_OR_J
 """Characters of Thai, Lao, Burmese, Khmer, Chinese and Japanese: scripts without spaces."""
 _STRETCH = re.compile(f"(?:{_UNSPACED.pattern})+")
 SHORTEST, SHARE = 10, 3
-"""If a source has at least SHORTEST pieces, a translation with less than 1 / SHARE times as many
-pieces counts as truncated."""
+"""If a source has at least SHORTEST pieces (sub-words and </s>), a translation with less than
+1 / SHARE times as many pieces counts as truncated."""
 
 
 def flaws(

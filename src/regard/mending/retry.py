@@ -19,7 +19,8 @@ from regard.text.tokenizer import EOS, PAD
 from regard.translation import Translation, Translator
 
 WIDER = 2
-"""The beam of the second search is this many times as wide as the beam of the first search."""
+"""The beam of the second search is this many times as wide as the beam of the first search, but not
+wider than a recipe allows."""
 ALPHA = 1.0
 """The least exponent of the length penalty in the second search. A larger exponent favours longer
 outputs, which helps if the first translation was truncated."""
