@@ -242,7 +242,7 @@ def _refuse_unfit(start: Start) -> None:
 
 
 def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
-    """The directory of data, and whether it is prepared; raises RegardError in rows 7 and 8."""
+    """The data's directory, and whether it is prepared; RegardError if no data can be found."""
     if start.data is not None:
         return start.data, True
     data, can_be_prepared = start.out / "data", start.files.can_be_prepared

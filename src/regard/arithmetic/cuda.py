@@ -127,7 +127,7 @@ class Cuda(Fused):
     decode batches.
     """
 
-    # A window has enough sentences for several batches, so that all streams can work.
+    # So many sentences are cut into batches together that all streams have batches.
     window = 16_384
     # A batch has many tokens, because even a small step takes milliseconds to launch.
     batch_tokens = 16_384

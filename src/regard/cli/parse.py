@@ -67,7 +67,8 @@ def parse(
     """Parse lines of English, one sentence a line, into one bracketed tree a line.
 
     Raw text is cut into words as the Penn treebank does (extra: parse). An empty line gives an
-    empty line, except with --write-silver, which makes trees for regard train --silver.
+    empty line, with --json a null tree, and nothing with --write-silver, which makes trees for
+    regard train --silver.
 
     Examples:
 

@@ -156,7 +156,7 @@ class ParagraphLines(SentenceLines):
             yield json.dumps(facts, ensure_ascii=False) if self.as_json else text
 
     def measured(self, lines: list[str], first: int) -> int:
-        """Count the lines' source tokens; raises DataError for a line that cannot be translated."""
+        """Like the base class's `measured`; also raises MissingExtra without the extra `serve`."""
         return self._measured(*_numbered(map(self._passage, lines), first))
 
     def _passage(self, line: str) -> "Passage":

@@ -54,7 +54,7 @@ _CASES = ("nominative", "accusative", "dative")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Determiner:
-    """An article, a possessive or a quantifier; `german` is the stem of the German word."""
+    """A determiner, such as this or my, "" if none; `german` is the German word's stem."""
 
     english: str
     tag: str

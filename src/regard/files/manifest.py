@@ -1,4 +1,4 @@
-"""manifest.json describes a directory; in a sealed directory, it can prove that nothing is damaged.
+"""manifest.json describes a directory; a sealed one can prove that no listed file is damaged.
 
 The manifest of a sealed directory lists files, with a checksum of each, and has a checksum of
 itself. Other files may be in the directory, too; they are not verified. When the directory is

@@ -174,7 +174,7 @@ def remove_directory(path: Path) -> None:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove the temporary files of killed writers; call this while no other process writes there.
+    """Remove temporary files and folders of killed writers, while no other process writes there.
 
     A file that cannot be removed, such as a file of another user, stays.
     """

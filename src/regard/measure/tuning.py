@@ -33,7 +33,7 @@ FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
 limited, the first TRIED_FIRST are translated to measure the time of a sentence, and only so many
 sentences are used that the time should suffice for MANY_ENOUGH settings."""
 AVERAGES = 0.3
-"""The choice of the checkpoints to average takes at most about this share of the tuning's time."""
+"""If the time is limited, choosing the checkpoints to average takes at most about this share."""
 
 
 class Tried(NamedTuple):

@@ -36,7 +36,7 @@ class Occurrences(NamedTuple):
     """Which sub-word occurs in which pair, in order of the sub-words."""
 
     entries: Int[Tensor, "occurrences"]
-    """The sub-word of each occurrence, as its row in the table of vectors."""
+    """The sub-word of each occurrence: its id, plus `shift` in a target."""
     pairs: Int[Tensor, "occurrences"]
     """The pair of each occurrence."""
     entry_counts: Int[Tensor, "entries"]

@@ -33,8 +33,8 @@ def attention_page(
 
     At first, the page shows attention of this `kind`, in this `layer` and these `heads` (all if
     none are given). If `place` is not None, the query at position `place` is pinned: it stays
-    selected until the user pins another word, unpins this one, or chooses another kind. Layers and
-    heads are numbered from 0; -1 is the last layer.
+    selected until the user pins another word, unpins this one, or chooses another kind. Layers,
+    heads and positions are numbered from 0; -1 is the last layer.
     """
     first = {
         "kind": kind,
