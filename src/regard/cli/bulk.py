@@ -18,6 +18,7 @@ import typer
 
 from regard.cli.console import note
 from regard.errors import RegardError
+from regard.machine.interrupt import SIGNALS
 
 if TYPE_CHECKING:
     from regard.files.blocks import Blocks
@@ -91,9 +92,10 @@ def translate_file(
 
 @contextmanager
 def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
-    """A context in which SIGINT and SIGTERM end the command, with exit status 128 + signal number.
+    """A context in which the `SIGNALS` end the command, with exit status 128 + signal number.
 
-    If `blocks` are given, a note first says how many of their lines are finished.
+    If `blocks` are given, a note first says how many of their lines are finished. If SIGHUP is
+    ignored, for example by `nohup`, it stays ignored.
     """
 
     def stop(signum: int, frame: FrameType | None) -> None:
@@ -101,7 +103,8 @@ def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
             signal.signal(again, signal.SIG_IGN)  # a second signal must not interrupt the message
         raise _Stopped(128 + signum)
 
-    previous = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
+    kept = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
+    previous = {s: signal.signal(s, stop) for s in SIGNALS if s not in kept}
     try:
         yield
     except _Stopped as stopped:
