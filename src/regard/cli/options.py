@@ -80,16 +80,19 @@ BeamOption = Annotated[
     int | None, typer.Option("--beam", min=1, help="Live hypotheses of the search; 1 is greedy.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON lines, with scores.")]
-WindowOption = Annotated[
-    int | None,
-    typer.Option(
+
+
+def window_option(on_a_gpu: str) -> Any:
+    """The option --window, whose help says what is the default `on_a_gpu`."""
+    return typer.Option(
         "--window",
         min=1,
         max=10**6,
         help="Lines to read, sort by length and decode together.",
-        show_default="2048; on a GPU without --out, 16384",
-    ),
-]
+        show_default=f"2048; {on_a_gpu}, 16384; 1 for typed lines",
+    )
+
+
 PrecisionOption = Annotated[
     str, typer.Option("--precision", help="fp32, bf16, int8, auto or fastest.")
 ]

@@ -17,7 +17,7 @@ from regard.cli.options import (
     JsonOption,
     PrecisionOption,
     ThreadsOption,
-    WindowOption,
+    window_option,
 )
 from regard.errors import RecipeError
 from regard.files.whole import refusing_write_errors, write_file
@@ -48,6 +48,7 @@ _SilverOption = Annotated[
         help="Only trees with at least this log p per word; each line is log p, a tab, the tree.",
     ),
 ]
+_WindowOption = Annotated[int | None, window_option("on a GPU")]
 
 
 def parse(
@@ -60,7 +61,7 @@ def parse(
     as_json: JsonOption = False,
     write_silver: _SilverOption = None,
     beam: BeamOption = None,
-    window: WindowOption = None,
+    window: _WindowOption = None,
     precision: PrecisionOption = "fp32",
     threads: ThreadsOption = 0,
 ) -> None:

@@ -18,8 +18,8 @@ from regard.cli.options import (
     JsonOption,
     PrecisionOption,
     ThreadsOption,
-    WindowOption,
     refuse_engine,
+    window_option,
 )
 from regard.errors import RecipeError
 
@@ -74,6 +74,7 @@ _ExactOption = Annotated[
         help="Give a sentence the same translation to the last bit in any batch; default in fp32.",
     ),
 ]
+_WindowOption = Annotated[int | None, window_option("on a GPU without --out")]
 _QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Do not show progress (of --out).")
 ]
@@ -93,7 +94,7 @@ def translate(
     paragraphs: _ParagraphsOption = None,
     alignments: _AlignmentsOption = False,
     retry: _RetryOption = True,
-    window: WindowOption = None,
+    window: _WindowOption = None,
     precision: PrecisionOption = "fp32",
     exact: _ExactOption = None,
     engine: EngineOption = None,
