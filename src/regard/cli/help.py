@@ -64,8 +64,8 @@ _TopicArgument = Annotated[
 def help_(context: typer.Context, topic: _TopicArgument = None) -> None:
     """Explain a topic, such as recipes, time, search, scores or serving; without one, list them.
 
-    On a terminal, the text is formatted and shown by a pager: the command in PAGER, or less.
-    Elsewhere, the page is printed as it was written, in Markdown.
+    On a terminal, the text is formatted and shown by a pager: the command in MANPAGER or
+    PAGER, or less. Elsewhere, the page is printed as it was written, in Markdown.
 
     Examples:
 
