@@ -33,7 +33,7 @@ class Part(Protocol):
         """The name of the part, under which its numbers are kept."""
 
     def settings(self, size: Size) -> str:
-        """Text that names the settings on which the results of this part depend, without the seed."""
+        """Text that names the settings on which the results of this part depend, but no seed."""
 
     def run(self, seed: int, out: Path, size: Size) -> Measured:
         """Compute the numbers; a training that was stopped continues from its last checkpoint."""
