@@ -38,8 +38,8 @@ the user sets `training.minutes = 0` for a new run, its recipe has the expected 
 FILLED = 0.9
 """The expected share of a batch's target tokens that are not padding."""
 CHECKPOINTS, AVERAGED = 30, 9
-"""The number of checkpoints that a run saves, and the number that it averages at the end: the 30 %
-that were saved nearest to the step of the best validation."""
+"""About how many checkpoints a run saves, and how many it averages at most: the ones that were
+saved nearest to the step of the best validation."""
 APART, RAREST = 100, 5
 """Two validations are at least APART steps apart, because a validation takes as long as about ten
 steps. They are closer in a run of few steps: at least each RAREST-th checkpoint is validated."""

@@ -1,4 +1,4 @@
-"""Predicates of the built-in corpus: verbs with their complements, in every tense."""
+"""Predicates of the built-in corpus: verbs with complements, in several tenses."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def most_extra(limit: int, beam: int) -> int:
 
 
 class ForeignConfig:
-    """The configuration of another program's model; the methods check the type of each value.
+    """The configuration of another program's model; only `get` does not check a value's type.
 
     A method with the argument `default` uses `default` if the key is missing. If `default` is None,
     all these methods except `get` raise ModelError for a missing key.

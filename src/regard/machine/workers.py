@@ -169,7 +169,7 @@ class _Process:
 
 
 def answer_requests() -> None:
-    """Run the main loop of a worker: receive a task and send its result, until the pipe ends."""
+    """Answer tasks until the pipe ends or memory runs out; then end this process."""
     requests, answers = pipes()
     job: Any = None
     answer: tuple[Any, Exception | None]

@@ -1,6 +1,6 @@
 """Choose beam and length penalty on the development set, as the paper's authors did.
 
-§6.1: they "were chosen after experimentation on the development set". A run that tunes also chooses
+§6.1: both "were chosen after experimentation on the development set". A run that tunes also chooses
 on this set how many checkpoints are averaged (module `averages`).
 """
 

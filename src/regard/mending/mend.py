@@ -16,8 +16,8 @@ class Mended:
 
     translations: list[Translation]
     """At least one translation; the best comes first. All scores use the length penalty of the
-    first search. Translations of the second search stay in the order that the second search gave
-    them, by another length penalty."""
+    first search. Translations of the second search stay in the order of that search, whose length
+    penalty may be another one."""
     flaws: tuple[Flaw, ...] = ()
     """Flaws of the best translation."""
     retried: bool = False

@@ -163,7 +163,7 @@ def translated_sentence(
 
 
 def answer(passage: Passage, sentences: Sequence[TranslatedSentence]) -> Answer:
-    """The answer to a request: its sentences, and the text with their best translations."""
+    """The answer to a request: its sentences, and the text of their best translations."""
     best = [one.translations[0].text for one in sentences]
     return Answer(text=passage.joined(best), sentences=list(sentences), after=passage.kept[-1])
 
