@@ -1,6 +1,6 @@
-"""Training in a user's own process: afterwards, the settings of the process are as before.
+"""Training in a user's own process, whose signal handlers and random states are then restored.
 
-A function imports modules only when it is called, because PyTorch takes more than a second to load.
+Modules that need PyTorch, which takes over a second to load, are imported only in functions.
 """
 
 from collections.abc import Callable, Iterator

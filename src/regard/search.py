@@ -294,7 +294,7 @@ class Rules:
         )
 
     def step(self, beams: _Beams) -> _Beams:
-        """The beams after one more token; an ended sentence must have no live hypothesis."""
+        """Add a token: `beams` must have room, and no live hypothesis of ended sentences."""
         live, length = beams.live, beams.length + 1
         last = live.tokens.index_select(-1, beams.length).squeeze(-1)
         last = last.masked_fill(live.log_p == -torch.inf, self.pad)

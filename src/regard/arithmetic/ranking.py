@@ -85,7 +85,7 @@ def _without(
     """Set the maximum of each block with tokens of `never` to the maximum of its other tokens."""
     for block in {token // BLOCK for token in never}:
         tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
-        # The tokens are set one by one: with a list as an index, the host would wait for the GPU.
+        # The logits are set one by one: with a list as an index, the host would wait for the GPU.
         for token in never:
             if token // BLOCK == block:
                 tokens[:, token % BLOCK].fill_(-torch.inf)

@@ -61,7 +61,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement that follows from a claim, its measured quantities, and the verdict on it."""
+    """A statement that a claim implies, with its measured quantities and its verdict."""
 
     name: str
     statement: str

@@ -4,8 +4,8 @@ import numpy as np
 import tokenizers
 
 # `WordIds` has a table of recent words and a table of older words. Each table has at most
-# _MEMO_WORDS words, each of at most _MEMO_CHARACTERS characters. Both tables together take at most
-# about 70 MB.
+# _MEMO_WORDS words, each of at most _MEMO_CHARACTERS characters. Both tables together take about
+# 45 MB if words are short, and up to 135 MB if they are long.
 _MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64
 
 

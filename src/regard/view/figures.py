@@ -1,4 +1,4 @@
-"""Figures 3 to 5: queries in the upper row, keys in the lower row, and a line for each weight."""
+"""Figures 3 to 5: queries above, keys below, and a line for each weight of 0.01 or more."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from regard.text.foreign.order import IdOrder
 class PieceTable:
     """Looks up our ids of pieces, and the pieces of foreign ids.
 
-    Our ids are those of regard's model; foreign ids are those of the vocabulary's system. A special
+    Our ids are those of regard's model; foreign ids are those in the vocabulary. A special
     symbol, or a piece that the vocabulary lacks, gets the id of the piece `unknown`.
     """
 
