@@ -19,7 +19,7 @@ from regard.budget.choice import NO_LIMIT, choose
 from regard.budget.text import ParallelText, rule_of_times
 from regard.corpus import write_treebank
 from regard.data.pairs import DECIDED, Pairs, recipe_of
-from regard.errors import ModelError, RecipeError, RegardError, TrainingError
+from regard.errors import DataError, ModelError, RecipeError, RegardError, TrainingError
 from regard.inputs import TrainingFiles, prepare_files
 from regard.presets import SMALL_PARSE
 from regard.recipe import Recipe
@@ -345,6 +345,21 @@ def test_what_is_no_time_is_refused_before_the_machine_is_measured(
     files = TrainingFiles(**paths(made)["text"])  # type: ignore[arg-type]
     with pytest.raises(RecipeError, match=r"training\.minutes: input should be"):
         decide(Start(tmp_path / "run", files, minutes=minutes))
+
+
+@pytest.mark.parametrize("field", ["source", "valid_target"])
+@pytest.mark.parametrize("text", [None, "one line\n"])
+def test_bad_files_are_refused_before_the_machine_is_measured(
+    field: str, text: str | None, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regard.start, "choose", None)
+    bad, good = tmp_path / "bad", paths(made)["text"]
+    if text is not None:
+        bad.write_text(text)
+    valid = {"valid_source": good["source"], "valid_target": good["target"]}
+    files = TrainingFiles(**(good | valid | {field: [bad]}))  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=f"{bad}: no such file|{bad}:1: this is the last line"):
+        decide(Start(tmp_path / "run", files))
 
 
 def test_the_task_and_the_settings_change_the_recipe(made: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.budget.text import ParallelText
-from regard.data.aligned import Progress
+from regard.data.aligned import AlignedText, Progress
 from regard.data.pairs import prepared_manifest
 from regard.data.prepare import Report, prepare_text
 from regard.errors import RecipeError, RegardError
@@ -109,7 +109,16 @@ class TrainingFiles:
         """
         if self.trees:
             return SMALL_PARSE
-        return ParallelText.of(self.source, self.target, tokenizer).suited(SMALL)
+        return self.measured(tokenizer).suited(SMALL)
+
+    def measured(self, tokenizer: Path | None = None) -> ParallelText:
+        """The size of the text; raises the errors of `ParallelText.of` and `AlignedText.pairs`.
+
+        The validation files are read too, so that a bad one is refused before models are timed.
+        """
+        for _ in AlignedText(self.valid_source, self.valid_target).pairs():
+            pass
+        return ParallelText.of(self.source, self.target, tokenizer)
 
     def refuse_other_than(self, data: Path, run: Path) -> None:
         """Raise RegardError unless the data in `data` was prepared from exactly these files.

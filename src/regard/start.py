@@ -292,7 +292,7 @@ def _recipe(
         found = SMALL_PARSE
     else:
         refuse_unwritable(start.out)
-        text = ParallelText.of(start.files.source, start.files.target, start.tokenizer)
+        text = start.files.measured(start.tokenizer)
         found = _for_the_time(start, text, chose)
     if start.is_for_trees:
         found = found.but(output="trees")

@@ -5,16 +5,16 @@ import tomllib
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from regard.data.aligned import AlignedText
 from regard.data.pairs import Pairs, prepared_manifest
 from regard.data.repeats import digest
 from regard.errors import DataError
-from regard.files.lines import read_lines, refuse_unreadable
+from regard.files.lines import read_lines
 from regard.recipe import BleuTokenizer, DataRecipe, Recipe
 from regard.text.cleaning import Verdict, judge_text
 from regard.text.opening import open_tokenizer
@@ -56,17 +56,13 @@ class ParallelText(NamedTuple):
     ) -> "ParallelText":
         """Measure the text in files that correspond line by line.
 
-        A line without a counterpart is not counted. Raises DataError if a file cannot be read, or
-        if all sources or all targets are empty; ModelError if the tokenizer cannot be opened.
+        Raises DataError as `AlignedText.pairs` does, and if all sources or all targets are empty;
+        ModelError if the tokenizer cannot be opened.
         """
         known = None if tokenizer is None else open_tokenizer(tokenizer)
-        for path in (*sources, *targets):
-            refuse_unreadable(path)
         counted = _Counted()
-        for source, target in zip(sources, targets, strict=False):
-            # All lines are read, so that a bad line is refused now, before models are timed.
-            for one, other in zip_longest(read_lines(source), read_lines(target), fillvalue=""):
-                counted.add(one, other)
+        for source, target in AlignedText(sources, targets).pairs():
+            counted.add(source, target)
         for path, characters in zip((sources[0], targets[0]), counted.read, strict=True):
             if not characters:
                 raise DataError("has no text: give text to learn from", path)

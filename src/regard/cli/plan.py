@@ -49,11 +49,10 @@ def print_budgets(start: "Start", minutes: float) -> None:
     No data is prepared. The setting --set training.minutes is ignored.
     """
     from regard.budget.choice import for_several_times
-    from regard.budget.text import ParallelText
     from regard.recipe import assigned_field
 
     start.files.refuse_unfit(start.task)
-    text = ParallelText.of(start.files.source, start.files.target, start.tokenizer)
+    text = start.files.measured(start.tokenizer)
     row = "{:>10} {:>7} {:>8} {:>8} {:>10} {:>11} {:>9} {:>8} {:>11}"
     names = "time layers d_model dropout smoothing vocabulary steps epochs perplexity"
     typer.echo(row.format(*names.split()))
