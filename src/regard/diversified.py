@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from regard.errors import RegardError
-from regard.files.lines import read_lines
+from regard.files.lines import read_lines, text_of_lines
 from regard.files.locks import locked
 from regard.files.whole import refuse_filled, write_file
 from regard.inputs import TrainingFiles
@@ -199,7 +199,7 @@ def _keep_text(files: TrainingFiles, its: _Places) -> None:
     pairs = [pair for pair in _pairs(files.source, files.target) if pair not in held_out]
     its.text.mkdir(exist_ok=True)
     for path, side in ((its.source, 0), (its.target, 1)):
-        write_file(path, "".join(f"{pair[side]}\n" for pair in pairs))
+        write_file(path, text_of_lines(pair[side] for pair in pairs))
 
 
 def _leave_out_validated(its: _Places) -> None:
@@ -213,7 +213,7 @@ def _leave_out_validated(its: _Places) -> None:
         (its.back, _pairs([its.back], [its.target]), 0),
     ):
         kept = ("" if pair in validated else pair[side] for pair in pairs)
-        write_file(made, "".join(f"{line}\n" for line in kept))
+        write_file(made, text_of_lines(kept))
 
 
 def _pairs(sources: Iterable[Path], targets: Iterable[Path]) -> list[tuple[str, str]]:

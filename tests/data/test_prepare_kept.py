@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from data.preparing import RECIPE, SOURCES, TARGETS, Corpus, dropped
+from regard.files.lines import read_lines
 
 # Which pairs are kept.
 
@@ -131,6 +132,18 @@ def test_a_document_in_a_validation_file_is_dropped(corpus: Corpus, tmp_path: Pa
     report = corpus.prepare(valid_sources=[valid.source], valid_targets=[valid.target])
     assert (report.valid.read, report.valid.kept, report.valid.too_long) == (2, 1, 1)
     assert corpus.prepared("valid") == [(SOURCES[0], TARGETS[0])]
+
+
+def test_a_byte_order_mark_within_a_text_is_no_start_of_the_validation_file(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    (tmp_path / "valid").mkdir()
+    valid = Corpus(tmp_path / "valid")
+    valid.write(["", "\ufeffa", "b"], ["x", "\ufeff", "y"])  # the first pair is dropped
+    corpus.prepare(valid_sources=[valid.source], valid_targets=[valid.target])
+    assert corpus.prepared("valid") == [("\ufeffa", "\ufeff"), ("b", "y")]
+    for side, lines in (("source", ["\ufeffa", "b"]), ("target", ["\ufeff", "y"])):
+        assert list(read_lines(corpus.out / f"valid.{side}.txt")) == lines
 
 
 def test_validation_files_lose_only_empty_pairs(corpus: Corpus, tmp_path: Path) -> None:

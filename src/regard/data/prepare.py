@@ -25,7 +25,7 @@ from regard.data.encoding import EncodeAll, EncodeForTraining, SplitCounts, enco
 from regard.data.pairs import DATA_FORMAT, FILES, SIDES, is_replaceable
 from regard.data.survey import Survey, random_keys, survey
 from regard.errors import DataError
-from regard.files.lines import read_lines, text_checksum
+from regard.files.lines import read_lines, text_checksum, text_of_lines
 from regard.files.manifest import MANIFEST, write_manifest
 from regard.files.replacing import whole_or_nothing
 from regard.machine.cores import usable_cores
@@ -246,17 +246,16 @@ def _write_valid_text(
     because the attention over a whole document would not fit the memory.
     """
     dropped: Counter[Verdict] = Counter()
-    with (
-        (folder / "valid.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
-        (folder / "valid.target.txt").open("w", encoding="utf-8", newline="\n") as targets,
-    ):
-        for source, target in pairs:
-            verdict = judge_text(source, target, rules)
-            if verdict in (Verdict.EMPTY, Verdict.TOO_LONG):
-                dropped[verdict] += 1
-            else:
-                sources.write(source + "\n")
-                targets.write(target + "\n")
+    kept: list[TextPair] = []
+    for pair in pairs:
+        verdict = judge_text(*pair, rules)
+        if verdict in (Verdict.EMPTY, Verdict.TOO_LONG):
+            dropped[verdict] += 1
+        else:
+            kept.append(pair)
+    for i, side in enumerate(SIDES):
+        text = text_of_lines(pair[i] for pair in kept)
+        (folder / f"valid.{side}.txt").write_text(text, encoding="utf-8", newline="\n")
     return dropped
 
 

@@ -14,7 +14,7 @@ import re
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from io import BufferedReader
 from pathlib import Path
@@ -124,6 +124,15 @@ def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     return text[:-1].split("\n")
+
+
+def text_of_lines(lines: Iterable[str]) -> str:
+    """The text of a file from which `read_lines` reads these lines.
+
+    A byte order mark at the start of the first line is doubled, because reading a file drops one.
+    """
+    text = "".join(f"{line}\n" for line in lines)
+    return "\ufeff" * text.startswith("\ufeff") + text
 
 
 def refuse_unreadable(path: str | Path) -> None:
