@@ -113,5 +113,5 @@ def test_refusals(world: World) -> None:
         "paper-diff", world.made / "run", "--set", "model.layers=1"
     )
     assert "leave out --against" in refused("paper-diff", "base", "--row", "A1", "--against", "t2t")
-    assert "is prepared data" in refused("paper-diff", world.made / "data")
+    assert "is prepared data: name a run" in refused("paper-diff", world.made / "data")
     assert "neither a run nor a model" in refused("paper-diff", world.folder)

@@ -68,9 +68,9 @@ def recipe_and_facts(directory: Path) -> tuple[Recipe, Facts]:
     Raises the errors of `begun` and, if prepared data is inside, of `prepared_manifest`; ModelError
     if the directory holds neither a run nor a model, or if one of its files is damaged.
     """
-    about = None
-    if (directory / MANIFEST).exists() and not is_prepared(directory):
-        about = unseal(directory)
+    if is_prepared(directory):
+        raise ModelError(f"{directory}: is prepared data: name a run, a model or a recipe")
+    about = unseal(directory) if (directory / MANIFEST).exists() else None
     recipe = begun(directory)
     if recipe is None:
         raise ModelError(
