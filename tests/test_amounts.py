@@ -15,6 +15,8 @@ from regard.amounts import BYTES, NUMBERS, SECONDS, amount
         (999_700_000, NUMBERS, "1,000 M"),  # there is no larger unit
         (1_234_000_000, NUMBERS, "1,234 M"),
         (999.7 * 86_400, SECONDS, "1,000 days"),
+        (86_400, SECONDS, "1 day"),
+        (1.5 * 86_400, SECONDS, "1.5 days"),
         (0.0004, SECONDS, "0.4 ms"),
         (65, NUMBERS, "65"),
     ],

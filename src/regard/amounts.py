@@ -7,6 +7,7 @@ from regard.errors import RegardError
 
 BYTES = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3, "bytes": 1.0}
 SECONDS = {"days": 86_400.0, "h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3}
+_SINGULAR = {"bytes": "byte", "days": "day"}
 NUMBERS = {"M": 1e6, "thousand": 1e3, "": 1.0}
 
 
@@ -23,7 +24,16 @@ def amount(value: float, units: Mapping[str, float]) -> str:
     unit, size = fitting[0] if fitting else list(units.items())[-1]
     scaled = value / size
     number = f"{scaled:,.0f}" if scaled >= 999.5 else f"{scaled:.3g}"
-    return f"{number} {unit}".rstrip()
+    return f"{number} {_SINGULAR.get(unit, unit) if number == '1' else unit}".rstrip()
+
+
+def count_of(count: int, noun: str) -> str:
+    """A count and its noun, whose plural ends in s.
+
+    >>> count_of(1, "pair"), count_of(2000, "pair")
+    ('1 pair', '2,000 pairs')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def seconds_in(duration: str) -> float:

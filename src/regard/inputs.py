@@ -205,7 +205,7 @@ class TrainingFiles:
                 workers=workers,
                 progress=progress,
             )
-        if said := report.remark():
+        if said := report.remark(self.content.removesuffix("s")):
             remark(said)
         return report
 

@@ -67,7 +67,7 @@ def test_a_corpus_that_leaves_nothing_is_refused_with_the_counts(corpus: Corpus)
 
 def test_one_pair_again_and_again_is_refused(corpus: Corpus) -> None:
     corpus.write(SOURCES[:1] * 50, TARGETS[:1] * 50)
-    assert "has 50 pairs, and 1 different ones that can be used" in corpus.refusal()
+    assert "has 50 pairs, and 1 different one that can be used" in corpus.refusal()
 
 
 def test_validation_files_without_a_whole_pair_are_refused(corpus: Corpus, tmp_path: Path) -> None:

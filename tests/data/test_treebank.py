@@ -126,7 +126,7 @@ def test_training_trees_that_validate_are_counted(tmp_path: Path) -> None:
     report = files.prepare(tmp_path / "data", RECIPE, remark=remarks.append)
     assert (report.train.kept, report.train.validated) == (20, 1)
     [said] = remarks
-    assert said.startswith("1 training pairs are also in the validation files, which have 3 pairs")
+    assert said.startswith("1 training tree is also in the validation files, which have 3 trees")
     assert prepared(tmp_path, trees=[train]).train.validated == 0  # drawn trees are not trained on
 
 

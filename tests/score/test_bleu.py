@@ -92,7 +92,7 @@ def test_bleu_alone_is_the_bleu_of_score() -> None:
 @pytest.mark.parametrize("scorer", [bleu, score_translations])
 def test_misaligned_corpora_are_refused(scorer: object) -> None:
     assert callable(scorer)
-    with pytest.raises(DataError, match="reference 2 has 1 sentences for 2 translations"):
+    with pytest.raises(DataError, match="reference 2 has 1 sentence for 2 translations"):
         scorer(REFERENCE, [REFERENCE, REFERENCE[:1]])
     with pytest.raises(DataError, match="nothing to score"):
         scorer([], [[]])

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from regard.amounts import SECONDS, amount
+from regard.amounts import SECONDS, amount, count_of
 from regard.budget.loss import expected_loss, weights_of
 from regard.budget.speed import TIMED, tokens_per_second
 from regard.budget.text import ParallelText, rule_of_times
@@ -96,10 +96,10 @@ class Choice(NamedTuple):
         """Say what ends the run, its time or its number of steps, and estimate the other."""
         by = self.recipe.training
         if by.minutes and self.steps < by.steps:
-            return f"takes {amount(60 * by.minutes, SECONDS)}, about {self.steps:,} steps"
+            return f"takes {amount(60 * by.minutes, SECONDS)}, about {count_of(self.steps, 'step')}"
         seconds = _tokens_of_step(self.recipe) * self.steps / (USED * self.tokens_per_second)
         limit = "" if by.minutes else "has no limit of time and "
-        return f"{limit}takes {self.steps:,} steps, about {amount(seconds, SECONDS)}"
+        return f"{limit}takes {count_of(self.steps, 'step')}, about {amount(seconds, SECONDS)}"
 
 
 Speed = Callable[[Recipe, ParallelText], float]

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.amounts import count_of
 from regard.cli.options import ModelArgument
 from regard.errors import printable
 
@@ -109,7 +110,8 @@ def _provenance(provenance: dict[str, Any]) -> list[tuple[str, str]]:
     if not isinstance(step, int):
         return []
     count = len(averaged) if isinstance(averaged, list) else 0
-    return [("trained", f"{step:,} steps" + f", the mean of {count} checkpoints" * bool(count))]
+    mean = f", the mean of {count_of(count, 'checkpoint')}" * bool(count)
+    return [("trained", count_of(step, "step") + mean)]
 
 
 def certificate_rows(certificate: dict[str, Any]) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from regard.amounts import BYTES, NUMBERS, SECONDS, amount
+from regard.amounts import BYTES, NUMBERS, SECONDS, amount, count_of
 from regard.cli.console import note
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _memory(memory: "Memory", dtype: str) -> str:
 
 def _disk(disk: "Disk") -> str:
     return (
-        f"{amount(disk.needed, BYTES)} for {disk.checkpoints} checkpoints of "
+        f"{amount(disk.needed, BYTES)} for {count_of(disk.checkpoints, 'checkpoint')} of "
         f"{amount(disk.checkpoint, BYTES)} and the model; {amount(disk.free, BYTES)} are free"
     )
 

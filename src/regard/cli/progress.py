@@ -14,6 +14,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from regard.amounts import count_of
 from regard.cli.console import console, note
 
 if TYPE_CHECKING:
@@ -130,9 +131,10 @@ class TrainingDisplay(_Display):
         self._bar.update(self._task, total=1, completed=0)
         resumed = f"resuming after step {record['step']}; " if record["step"] else ""
         note(
-            f"{resumed}{record['parameters'] / 1e6:.1f} M parameters, {record['pairs']:,} pairs, "
-            f"{record['vocabulary']:,} symbols, {record['batches_per_epoch']} batches an epoch, "
-            f"{record['dtype']} on {record['device']}, {record['threads']} threads"
+            f"{resumed}{record['parameters'] / 1e6:.1f} M parameters, "
+            f"{count_of(record['pairs'], 'pair')}, {record['vocabulary']:,} symbols, "
+            f"{record['batches_per_epoch']} batches an epoch, "
+            f"{record['dtype']} on {record['device']}, {count_of(record['threads'], 'thread')}"
         )
 
     def _step(self, record: "Record") -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
+from regard.amounts import count_of
 from regard.cli.console import note
 from regard.errors import DataError, RecipeError
 
@@ -291,7 +292,7 @@ def _score_by_model(
             typer.echo(json.dumps(shown))
         else:
             typer.echo(f"{one.score:.4f}\t{one.log_probability:.4f}\t{one.pieces}")
-    note(f"perplexity {perplexity(-log_p, pieces):.3f} of {pieces:,} pieces")
+    note(f"perplexity {perplexity(-log_p, pieces):.3f} of {count_of(pieces, 'piece')}")
 
 
 def _aligned(*paths: Path) -> list[list[str]]:

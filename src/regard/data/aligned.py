@@ -16,6 +16,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.amounts import count_of
 from regard.errors import DataError
 from regard.files.lines import decode_lines, read_blocks, refuse_unreadable
 from regard.files.regular import identity
@@ -200,8 +201,9 @@ class _Side:
 
 def _misaligned(shorter: Path, longer: Path, lines: int, longer_lines: int) -> DataError:
     return DataError(
-        f"{'this is the last line' if lines else 'is empty'}, but {longer} has {longer_lines} "
-        "lines: line i of one must translate line i of the other, so find where they diverge",
+        f"{'this is the last line' if lines else 'is empty'}, but {longer} has "
+        f"{count_of(longer_lines, 'line')}: line i of one must translate line i of the other, so "
+        "find where they diverge",
         shorter,
         lines or None,
     )

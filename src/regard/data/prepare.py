@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from regard.amounts import count_of
 from regard.data.aligned import AlignedBlock, AlignedText, Progress, TextPair
 from regard.data.encoding import EncodeAll, EncodeForTraining, SplitCounts, encode, encoded
 from regard.data.pairs import DATA_FORMAT, FILES, SIDES, is_replaceable
@@ -70,14 +71,19 @@ class Report:
         sizes = tokenizer.size, tokenizer.source_size
         return cls(train, valid, *sizes, tokenizer.fingerprint)
 
-    def remark(self) -> str:
-        """A sentence about validation pairs that are trained on; "" if few are (see REMARKED)."""
+    def remark(self, example: str = "pair") -> str:
+        """A sentence about validation pairs that are trained on; "" if few are (see REMARKED).
+
+        `example` is what a pair is called; that of a parser is a "tree".
+        """
         share = self.train.validated / max(1, self.valid.kept)
         if share < REMARKED:
             return ""
+        both = count_of(self.train.validated, f"training {example}")
         return (
-            f"{self.train.validated:,} training pairs are also in the validation files, which have "
-            f"{self.valid.kept:,} pairs: the model will look better there than on new text"
+            f"{both} {'is' if self.train.validated == 1 else 'are'} also in the validation files, "
+            f"which have {count_of(self.valid.kept, example)}: the model will look better there "
+            "than on new text"
         )
 
 

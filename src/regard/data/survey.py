@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.amounts import count_of
 from regard.data.aligned import AlignedBlock, AlignedText, TextPair
 from regard.data.repeats import NO_DIGEST, count_marks, digest, mark_repeats
 from regard.errors import DataError
@@ -76,8 +77,9 @@ def survey(
     different = clean - count_marks(marks) if marks else clean
     if hold_out and different < 10:
         raise DataError(
-            f"has {pairs} pairs, and {different} different ones that can be used, too few to hold "
-            "out a tenth for validation: give at least ten, or validation files",
+            f"has {count_of(pairs, 'pair')}, and {count_of(different, 'different one')} that can "
+            "be used, too few to hold out a tenth for validation: give at least ten, or "
+            "validation files",
             text.files[0][0],
         )
     few = sorted(list(drawn)[: different // 10], key=lambda pair: drawn[pair][1])

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from regard.amounts import count_of
 from regard.data.aligned import Progress, Stage
 from regard.data.encoding import SplitCounts
 from regard.data.pairs import is_replaceable
@@ -149,8 +150,8 @@ class _Preparation:
             return []
         if count < 10:
             raise DataError(
-                f"has {count} trees, too few to hold out a tenth for validation: give at least "
-                "ten, or --valid-trees",
+                f"has {count_of(count, 'tree')}, too few to hold out a tenth for validation: give "
+                "at least ten, or --valid-trees",
                 self.gold.files[0],
             )
         wanted = min(self.recipe.data.held_out, count // 10)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.amounts import count_of
 from regard.errors import DataError
 from regard.files.lines import read_lines, shown_name
 from regard.files.manifest import read_manifest, replace_file, unseal
@@ -185,7 +186,9 @@ def tune_run(run: Run) -> None:
         sources, references = sources[:most], references[:most]
     if len(sources) < FEWEST:
         why = f"the time allows {len(sources)} of" if len(sources) < there else "there are only"
-        run.warn(f"beam and alpha stay: {why} {there} validation sentences to choose them by")
+        run.warn(
+            f"beam and alpha stay: {why} {count_of(there, 'validation sentence')} to choose them by"
+        )
         run.journal.write("untuned", step=step, sentences=len(sources))
         return
     tried = try_searches(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from regard.amounts import count_of
 from regard.errors import ModelError, RegardError
 from regard.run.beginning import begun
 from regard.run.checkpoints import (
@@ -103,7 +104,7 @@ def _mean(
             )
         if len(found) < last and not steps:
             raise ModelError(
-                f"{directory}: has {len(found)} complete checkpoints, not {last}: "
+                f"{directory}: has {count_of(len(found), 'complete checkpoint')}, not {last}: "
                 f"give --last {len(found)}"
             )
         try:

@@ -18,6 +18,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
 
+from regard.amounts import count_of
 from regard.errors import DataError, MissingExtra
 from regard.recipe import BleuTokenizer
 from regard.text.scripts import script_of
@@ -202,6 +203,6 @@ def _refuse_misaligned(hypotheses: Sequence[str], references: Sequence[Sequence[
     for number, reference in enumerate(references, start=1):
         if len(reference) != len(hypotheses):
             raise DataError(
-                f"reference {number} has {len(reference)} sentences for {len(hypotheses)} "
-                "translations: each translation needs its own"
+                f"reference {number} has {count_of(len(reference), 'sentence')} for "
+                f"{count_of(len(hypotheses), 'translation')}: each translation needs its own"
             )
