@@ -1,6 +1,7 @@
 """A state dict of nn.Transformer is imported as the program computes, or is refused by name."""
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,9 +116,11 @@ def test_a_tensor_that_is_no_table_of_positions_is_refused(
     state: dict[str, Tensor], read: Read, shape: tuple[int, ...]
 ) -> None:
     state |= {"generator.weight": normal(20, 12), "stray": torch.ones(shape)}
-    for facts in ({}, {"positions": "stray"}):
-        with pytest.raises(ModelError, match="has stray, and no such weight is known"):
-            read(state, **facts)
+    with pytest.raises(ModelError, match="has stray, and no such weight is known"):
+        read(state)
+    said = re.escape(f"stray is {list(shape)}, and a table of positions is [positions, 12]: give")
+    with pytest.raises(RecipeError, match=said):
+        read(state, positions="stray")
     state["pos.pe"] = normal(1, 60, 12)
     with pytest.raises(ModelError, match="has stray"):
         read(state)

@@ -169,7 +169,7 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
     or has no word of `OUTPUT`. The table of positions is the only other tensor with the shape of
     such a table. The returned name of the table is "" if no tensor or more than one has this shape,
     or if `program` computes the positions. Raises RecipeError if no matrix or more than one matrix
-    fits a role, or if the file lacks the table of positions that `program` names.
+    fits a role, or if the tensor that `program` names is missing or is no table of positions.
     """
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]
@@ -190,7 +190,7 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
             f"{path}: has no other tensor {program.positions}: give --positions the name of a "
             "table in the file, sinusoidal or halves"
         )
-    return _Names(source, target, output, _only_positions(weights, asked, width))
+    return _Names(source, target, output, _only_positions(weights, asked, width, program, path))
 
 
 def _matrices(weights: ForeignWeights, names: list[str], width: int) -> list[str]:
@@ -215,18 +215,24 @@ def _embedding(embeddings: list[str], parts: tuple[str, ...], option: str, path:
     return _one(embeddings, parts, option, path)
 
 
-def _only_positions(weights: ForeignWeights, names: set[str], width: int) -> str:
+def _only_positions(
+    weights: ForeignWeights, names: set[str], width: int, program: Program, path: Path
+) -> str:
     """The only name in `names` that belongs to a tensor of the shape [positions, d_model].
 
     The tensor may have further axes of length 1. `width` is d_model. Returns "" if no tensor or
-    more than one tensor has this shape.
+    more than one has this shape; if `program` names the tensor, RecipeError is raised instead.
     """
-    axes = {name: weights.axes(name) for name in names}
     found = [
         name
-        for name, lengths in axes.items()
-        if lengths[-1:] == (width,) and len([one for one in lengths[:-1] if one > 1]) == 1
+        for name in names
+        if (axes := weights.axes(name))[-1:] == (width,) and sum(n > 1 for n in axes[:-1]) == 1
     ]
+    if program.positions in names and not found:
+        raise RecipeError(
+            f"{path}: {program.positions} is {list(weights.axes(program.positions))}, and a table "
+            f"of positions is [positions, {width}]: give --positions the name of another tensor"
+        )
     return found[0] if len(found) == 1 else ""
 
 
@@ -249,10 +255,8 @@ def _one(
 
 def _depth(weights: ForeignWeights, stem: str) -> int:
     """The number of layers whose weights have names with the prefix `stem` ("encoder.layers.")."""
-    numbers = {
-        name[len(stem) :].partition(".")[0] for name in weights.names() if name.startswith(stem)
-    }
-    return len(numbers)
+    names = (name for name in weights.names() if name.startswith(stem))
+    return len({name[len(stem) :].partition(".")[0] for name in names})
 
 
 def _recipe(
@@ -301,12 +305,7 @@ def _converted(
     else:
         output, bias = weights.linear(names.output, sizes[1], width)
     matrices = ForeignMatrices(
-        tokenizer,
-        source=source,
-        target=target,
-        output=output,
-        bias=bias,
-        start=target[begin],
+        tokenizer, source=source, target=target, output=output, bias=bias, start=target[begin]
     )
     positions, fields = _positions(weights, names.positions, recipe)
 
