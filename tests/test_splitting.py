@@ -71,6 +71,8 @@ def test_what_is_no_text_is_named() -> None:
         (["Good morning.", "All is well."], "Good morning. All is well."),
         (["안녕하세요.", "반갑습니다."], "안녕하세요. 반갑습니다."),
         (["你好世界。", "今天很好！", "我"], "你好世界。今天很好！我"),
+        (["他说：“你好！”", "“再见。”", "Bob"], "他说：“你好！”“再见。”Bob"),
+        (["He wrote “好”", "“Good.”", "Then"], "He wrote “好” “Good.” Then"),
         (["これは", "ペンです。"], "これはペンです。"),
         (["", "a", "", "b"], "a b"),
         ([], ""),
