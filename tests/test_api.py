@@ -110,6 +110,13 @@ def test_an_empty_out_is_not_the_current_directory(function: Any, folder: Path) 
     assert sorted(folder.iterdir()) == before
 
 
+@pytest.mark.parametrize("given", [{"workers": "2"}, {"workers": 2.5}, {"mix": [1.5]}])
+def test_what_is_no_whole_number_is_named(given: dict[str, Any]) -> None:
+    [name] = given
+    with pytest.raises(TypeError, match=f"{name}: expected a whole number, not "):
+        regard.prepare(**EN_DE, out="none", **given)
+
+
 @pytest.mark.parametrize("positions", ["sinusoidal", "words"])
 def test_a_parser_is_trained_and_parses(positions: str) -> None:
     changes = {**TINY, "model.positions": positions}

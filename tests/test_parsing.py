@@ -208,6 +208,12 @@ def test_a_text_is_no_list_of_words(given: Any) -> None:
         parser().parse(given)
 
 
+@pytest.mark.parametrize("given", [5, None, ["A", 5], b"A dog"])
+def test_what_is_no_list_of_words_is_named(given: Any) -> None:
+    with pytest.raises(TypeError, match="sentence:2: expected a list of words, not "):
+        parser().parse([["A", "dog"], given])
+
+
 def test_windows_without_sentences_are_refused() -> None:
     with pytest.raises(ValueError, match="window = 0 is below 1"):
         next(parser().stream([["a"]], window=0))

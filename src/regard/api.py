@@ -99,7 +99,7 @@ def prepare(
             recipe=_recipe(recipe),
             assignments=_assignments(changes),
             tokenizer=_path(tokenizer),
-            workers=workers,
+            workers=None if workers is None else _whole("workers", workers),
             progress=hear,
         )
 
@@ -262,7 +262,15 @@ def _files(
 
     text = _paths(source), _paths(target), _paths(valid_source), _paths(valid_target)
     parsed = _paths(trees), _paths(valid_trees), _paths(silver)
-    return TrainingFiles(*text, *parsed, silver_share, tuple(map(index, mix)))
+    return TrainingFiles(*text, *parsed, silver_share, tuple(_whole("mix", share) for share in mix))
+
+
+def _whole(name: str, given: int) -> int:
+    """The value of the argument `name`; raises TypeError unless it is a whole number."""
+    try:
+        return index(given)
+    except TypeError:
+        raise TypeError(f"{name}: expected a whole number, not {given!r:.80}") from None
 
 
 def _paths(given: Paths) -> tuple[Path, ...]:

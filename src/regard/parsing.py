@@ -111,9 +111,9 @@ class Parser(Decoding):
         `window` sentences are decoded together; None means as many as suit the device
         (`Arithmetic.window`). A sentence without words has no trees. A sentence of more than
         `longest` pieces, </s> included, is parsed in parts, whose trees become children of one
-        phrase. Raises TypeError if a sentence is a str; DataError for a lone surrogate, which is no
-        character, or for a word that is empty or has a blank; ValueError for a `window` below 1;
-        RecipeError if `n_best` is not between 1 and the beam.
+        phrase. Raises TypeError if a sentence is no list of str; DataError for a lone surrogate,
+        which is no character, or for a word that is empty or has a blank; ValueError for a `window`
+        below 1; RecipeError if `n_best` is not between 1 and the beam.
         """
         window = self.window_of(window)
         every = enumerate(sentences, 1)
@@ -166,7 +166,11 @@ def _refuse_what_is_no_word(words: Sequence[str], number: int) -> None:
     """Raise an error if no bracketed tree can have these words of the sentence `number`."""
     if isinstance(words, str):
         raise TypeError("expected a list of words, not a str: give text.split()")
-    refuse_surrogates([" ".join(words)], number)
+    try:
+        text = " ".join(words)
+    except TypeError:
+        raise TypeError(f"sentence:{number}: expected a list of words, not {words!r:.80}") from None
+    refuse_surrogates([text], number)
     for place, word in enumerate(words, 1):
         if by_blanks(word) != [word]:
             problem = f"word {place} is empty or has a blank, so no bracketed tree can have it"
