@@ -229,6 +229,7 @@ def test_options_that_do_not_go_together(world: World, argv: str, said: str) -> 
         (["--precision", "half"], "precision half: it is fp32, bf16, int8, auto or fastest"),
         (["--beam", "1001"], "search.beam: input should be less than or equal to 1000"),
         (["--write-silver=nan"], "--write-silver nan: give a log p per word, such as -0.1"),
+        (["--write-silver=0.1"], "--write-silver 0.1: give a log p per word, such as -0.1"),
     ],
 )
 def test_what_cannot_be_parsed(folder: Path, options: list[str], said: str) -> None:

@@ -107,11 +107,14 @@ class _Form:
     silver_threshold: float | None
 
     def refuse_unfit(self) -> None:
-        """Raise RecipeError for several output formats, or an infinite or NaN threshold."""
+        """Raise RecipeError for several output formats, or for a threshold that no tree reaches.
+
+        A log p is at most 0. An infinite or NaN threshold is refused, too.
+        """
         threshold = self.silver_threshold
         if self.pretty + self.draw + self.as_json + (threshold is not None) > 1:
             raise RecipeError("--pretty, --draw, --json and --write-silver exclude one another")
-        if threshold is not None and not math.isfinite(threshold):
+        if threshold is not None and not (math.isfinite(threshold) and threshold <= 0):
             raise RecipeError(f"--write-silver {threshold}: give a log p per word, such as -0.1")
 
     def lines(self, best: "Sequence[Parse]") -> list[str]:
