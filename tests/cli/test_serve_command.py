@@ -137,6 +137,7 @@ def test_models_joined_by_a_plus_work_together(made: Path) -> None:
         assert asked(address, "the dog") != ""
     assert "have one pair of languages" in refused("serve", f"{model}=en-de+{model}=en-fr")
     assert "give its languages" in refused("serve", f"{model}=en-de+{model}")
+    assert "a model is missing" in refused("serve", f"{model}+", "--pair", "en-de")
 
 
 def test_a_model_must_be_one_and_a_port_free(made: Path, tmp_path: Path) -> None:

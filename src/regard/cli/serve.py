@@ -277,7 +277,7 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
     """Read MODEL=en-de, or MODEL alone for the `default` pair, or several models joined by +.
 
     Returns the directories of the models, and their language pair. Raises RecipeError if a model
-    has no language pair, or if joined models have different pairs.
+    is missing or has no language pair, or if joined models have different pairs.
     """
     from regard.serve.languages import LanguagePair
 
@@ -285,6 +285,8 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
     is_one = Path(argument).is_dir() or (Path(first).is_dir() and "+" not in rest)
     paths, pairs = list[Path](), set[str]()
     for part in [argument] if is_one else argument.split("+"):
+        if not part:
+            raise RecipeError(f"{argument!r}: a model is missing: name one on each side of +")
         path, _, pair = part.rpartition("=")
         if not path or Path(part).is_dir():
             path, pair = part, default or ""
