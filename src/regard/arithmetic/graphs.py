@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -127,34 +126,32 @@ def overwrite(step: Callable[[Value], Value], value: Value) -> None:
 
     The next step then reads and writes the same memory, as a recording of the step (a CUDA graph)
     requires. Raises ValueError if the step changes the shape or dtype of a tensor, if it changes a
-    number that is not in a tensor, or if a tensor to overwrite shares memory with another one or is
-    not contiguous; in these cases, nothing is overwritten.
+    number that is not in a tensor, or if tensors to overwrite share memory or are not contiguous;
+    in these cases, nothing is overwritten.
     """
     old, new = list(_leaves(value)), list(_leaves(step(value)))
     pairs = [pair for pair in zip(old, new, strict=True) if pair[0] is not pair[1]]
     changed = [(a, b) for a, b in pairs if isinstance(a, Tensor)]
-    held = Counter(_memory(a) for a in _tensors(value) if a.numel())
-    _refuse_changes(pairs, changed, held)
+    _refuse_changes(pairs, changed)
     # A new tensor that shares memory with an old tensor is copied first, because the loop below
     # overwrites the old tensors.
+    held = {_memory(a) for a in _tensors(value)}
     apart = [b.clone() if _memory(b) in held else b for _, b in changed]
     for (a, _), b in zip(changed, apart, strict=True):
         a.copy_(b)
 
 
-def _refuse_changes(
-    pairs: list[tuple[Any, Any]], changed: list[tuple[Tensor, Tensor]], held: Mapping[int, int]
-) -> None:
+def _refuse_changes(pairs: list[tuple[Any, Any]], changed: list[tuple[Tensor, Tensor]]) -> None:
     """Raise ValueError if, in some pair, the new value cannot be written over the old value.
 
-    Each of `pairs` is an old and a new value; `changed` has only the pairs of tensors. `held` maps
-    each memory to the number of old tensors in it, changed or not.
+    Each of `pairs` is an old and a new value; `changed` has only the pairs of tensors.
     """
     if any(a != b for a, b in pairs if not isinstance(a, Tensor)):
         raise ValueError("the step changes a number that is not in a tensor")
     if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in changed):
         raise ValueError("the step changes the shape of a tensor")
-    if any(held.get(_memory(a), 0) > 1 or not a.is_contiguous() for a, _ in changed):
+    written = [_memory(a) for a, _ in changed if a.numel()]
+    if len(set(written)) < len(written) or not all(a.is_contiguous() for a, _ in changed):
         raise ValueError("tensors, or entries of one, share memory")
 
 
