@@ -177,13 +177,15 @@ def test_the_smallest_model_has_a_smaller_vocabulary() -> None:
     )
 
 
-def test_three_layers_begin_with_the_embedding_of_the_pairs() -> None:
-    once, larger = choose(LARGE_TEXT, 1, slow), choose(LARGE_TEXT, 600, slow)
-    often = choose(SMALL_TEXT, 10, slow)
-    assert [found.recipe.model.layers for found in (once, larger, often)] == [3, 4, 3]
+def test_models_of_d_model_128_begin_with_the_embedding_of_the_pairs() -> None:
+    once, often = choose(LARGE_TEXT, 1, slow), choose(SMALL_TEXT, 10, slow)
+    deeper, wider = (choose(LARGE_TEXT, minutes, slow) for minutes in (240, 600))
+    every = once, often, deeper, wider
+    sizes = [(found.recipe.model.layers, found.recipe.model.d_model) for found in every]
+    assert sizes == [(3, 128), (3, 128), (4, 128), (4, 192)]
     assert once.epochs < 1 < often.epochs
-    begin = [found.recipe.training.first_embedding for found in (once, larger, often)]
-    assert begin == ["pairs", "random", "pairs"]
+    begin = [found.recipe.training.first_embedding for found in every]
+    assert begin == ["pairs", "pairs", "pairs", "random"]
     asked = ("training.first_embedding=random",)
     assert choose(LARGE_TEXT, 1, slow, asked).recipe.training.first_embedding == "random"
 
