@@ -114,7 +114,8 @@ class TrainingFiles:
     def measured(self, tokenizer: Path | None = None) -> ParallelText:
         """The size of the text; raises the errors of `ParallelText.of` and `AlignedText.pairs`.
 
-        The validation files are read too, so that a bad one is refused before models are timed.
+        The validation files are read too, so that one that cannot be read, or whose lines have no
+        counterparts, is refused before models are timed.
         """
         for _ in AlignedText(self.valid_source, self.valid_target).pairs():
             pass

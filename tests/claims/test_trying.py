@@ -107,7 +107,7 @@ def test_parts_of_another_size_are_refused(tmp_path: Path) -> None:
 def test_the_result_of_a_run_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").touch()
     (tmp_path / "result.json").write_text("a run's")
-    with pytest.raises(DataError, match="is a run or a model: choose another --out"):
+    with pytest.raises(DataError, match="a run or a model: choose another --out"):
         try_claims(claims_named(["positions"]), tmp_path, [1])
     assert (tmp_path / "result.json").read_text() == "a run's"
 

@@ -118,7 +118,7 @@ def test_a_tensor_that_is_no_table_of_positions_is_refused(
     state |= {"generator.weight": normal(20, 12), "stray": torch.ones(shape)}
     with pytest.raises(ModelError, match="has stray, and no such weight is known"):
         read(state)
-    said = re.escape(f"stray is {list(shape)}, and a table of positions is [positions, 12]: give")
+    said = re.escape(f"stray is {list(shape)}, and a table of positions is [positions, 12], of two")
     with pytest.raises(RecipeError, match=said):
         read(state, positions="stray")
     state["pos.pe"] = normal(1, 60, 12)

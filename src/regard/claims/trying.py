@@ -19,6 +19,7 @@ from pathlib import Path
 from regard.claims.parts import FULL, Claim, Evidence, Size
 from regard.claims.tables import Outcome, result_json
 from regard.claims.trainings import Trained, prepare_corpora
+from regard.data.pairs import is_prepared
 from regard.errors import DataError
 from regard.files.whole import write_file
 from regard.parts.kept import Finished, Task, do_all, finished
@@ -38,11 +39,11 @@ def try_claims(
     Parts that an earlier call finished are not done again; a training that was stopped continues.
     `jobs` processes share the work, each with one thread; 0 means this process. `heard` is called
     for each finished part, parts of earlier calls included. Raises DataError if `out` holds parts
-    with other settings, such as another size, or if `out` is a run or a model, whose result.json
-    would be overwritten. Errors of training are raised, too.
+    with other settings, such as another size, or if `out` is prepared data, a run or a model,
+    whose result.json would be overwritten. Errors of training are raised, too.
     """
-    if (out / "recipe.toml").exists():
-        raise DataError("is a run or a model: choose another --out", out)
+    if (out / "recipe.toml").exists() or is_prepared(out):
+        raise DataError("is prepared data, a run or a model: choose another --out", out)
     parts = {part.name: part for claim in claims for part in claim.parts}
     tasks = [
         Task(part.name, seed, part.settings(size), partial(part.run, seed, out, size))

@@ -18,7 +18,7 @@ import typer
 
 from regard.cli.console import note
 from regard.errors import RegardError
-from regard.machine.interrupt import SIGNALS
+from regard.machine.interrupt import SIGNALS, handled_by
 
 if TYPE_CHECKING:
     from regard.files.blocks import Blocks
@@ -92,32 +92,29 @@ def translate_file(
 
 @contextmanager
 def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
-    """A context in which the `SIGNALS` end the command, with exit status 128 + signal number.
+    """A context in which SIGNALS end the command, with exit status 128 + signal number.
 
     If `blocks` are given, a note first says how many of their lines are finished. If SIGHUP is
     ignored, for example by `nohup`, it stays ignored.
     """
 
     def stop(signum: int, frame: FrameType | None) -> None:
-        for again in previous:
-            signal.signal(again, signal.SIG_IGN)  # a second signal must not interrupt the message
+        for again in SIGNALS:  # a second signal must not interrupt the message
+            if signal.getsignal(again) is stop:
+                signal.signal(again, signal.SIG_IGN)
         raise _Stopped(128 + signum)
 
-    kept = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
-    previous = {s: signal.signal(s, stop) for s in SIGNALS if s not in kept}
-    try:
-        yield
-    except _Stopped as stopped:
-        if blocks:
-            done = blocks.lines - blocks.lines_of(blocks.missing())
-            note(
-                f"{blocks.out}: stopped with {done:,} of {blocks.lines:,} lines finished, which "
-                "are kept; the same command continues from them"
-            )
-        raise typer.Exit(stopped.status) from None
-    finally:
-        for signum, handler in previous.items():
-            signal.signal(signum, handler)
+    with handled_by(stop):
+        try:
+            yield
+        except _Stopped as stopped:
+            if blocks:
+                done = blocks.lines - blocks.lines_of(blocks.missing())
+                note(
+                    f"{blocks.out}: stopped with {done:,} of {blocks.lines:,} lines finished, "
+                    "which are kept; the same command continues from them"
+                )
+            raise typer.Exit(stopped.status) from None
 
 
 class _Stopped(BaseException):

@@ -285,11 +285,11 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
     is_one = Path(argument).is_dir() or (Path(first).is_dir() and "+" not in rest)
     paths, pairs = list[Path](), set[str]()
     for part in [argument] if is_one else argument.split("+"):
-        if not part:
-            raise RecipeError(f"{argument!r}: a model is missing: name one on each side of +")
         path, _, pair = part.rpartition("=")
         if not path or Path(part).is_dir():
             path, pair = part, default or ""
+        if path.partition("=")[0] == "":
+            raise RecipeError(f"{argument!r}: a model is missing: name each, as in MODEL=en-de")
         if not pair:
             raise RecipeError(f"{path}: give its languages: {path}=en-de, or --pair en-de")
         paths.append(Path(path))

@@ -12,8 +12,8 @@ def for_text(recipe: Recipe) -> Recipe:
     """The recipe with output = "text"; raises RecipeError if its model.positions is "words"."""
     if recipe.model.positions == "words":
         raise RecipeError(
-            '--task translate: the recipe is for parsing (model.positions = "words"): leave out '
-            "--task, or choose another recipe and --out"
+            '--task translate: the recipe is for parsing (model.positions = "words"): name a '
+            "recipe, data and an --out that are for translation"
         )
     return recipe.but(output="text")
 

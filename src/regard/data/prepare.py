@@ -252,16 +252,19 @@ def _write_valid_text(
     because the attention over a whole document would not fit the memory.
     """
     dropped: Counter[Verdict] = Counter()
-    kept: list[TextPair] = []
-    for pair in pairs:
-        verdict = judge_text(*pair, rules)
-        if verdict in (Verdict.EMPTY, Verdict.TOO_LONG):
-            dropped[verdict] += 1
-        else:
-            kept.append(pair)
-    for i, side in enumerate(SIDES):
-        text = text_of_lines(pair[i] for pair in kept)
-        (folder / f"valid.{side}.txt").write_text(text, encoding="utf-8", newline="\n")
+    with (
+        (folder / "valid.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
+        (folder / "valid.target.txt").open("w", encoding="utf-8", newline="\n") as targets,
+    ):
+        begun = False
+        for source, target in pairs:
+            verdict = judge_text(source, target, rules)
+            if verdict in (Verdict.EMPTY, Verdict.TOO_LONG):
+                dropped[verdict] += 1
+                continue
+            sources.write(f"{source}\n" if begun else text_of_lines([source]))
+            targets.write(f"{target}\n" if begun else text_of_lines([target]))
+            begun = True
     return dropped
 
 

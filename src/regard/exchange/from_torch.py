@@ -231,7 +231,8 @@ def _only_positions(
     if program.positions in names and not found:
         raise RecipeError(
             f"{path}: {program.positions} is {list(weights.axes(program.positions))}, and a table "
-            f"of positions is [positions, {width}]: give --positions the name of another tensor"
+            f"of positions is [positions, {width}], of two positions or more: give --positions the "
+            "name of another tensor"
         )
     return found[0] if len(found) == 1 else ""
 

@@ -1,7 +1,7 @@
 """Ctrl-C, SIGTERM or a closed terminal makes a training run save a checkpoint and stop."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -42,21 +42,29 @@ class Interrupt:
 
 @contextmanager
 def interruptible(patient: bool = False) -> Iterator[Interrupt]:
-    """A context in which the first signal that comes is recorded, and does not end the process.
-
-    If SIGHUP is ignored already, for example because of `nohup`, it stays ignored.
-    """
+    """A context in which the first signal that comes is recorded, and does not end the process."""
     interrupt = Interrupt(patient)
+    with handled_by(interrupt.handle):
+        yield interrupt
+
+
+@contextmanager
+def handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """A context in which `handler` handles SIGNALS.
+
+    SIGHUP stays ignored if it is ignored already, for example because of `nohup`. A signal that C
+    code handles keeps its handler.
+    """
     # getsignal returns None for a handler that C code has set; it could not be restored later.
     kept = {s for s in SIGNALS if signal.getsignal(s) is None}
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         kept.add(signal.SIGHUP)
-    previous = {s: signal.signal(s, interrupt.handle) for s in SIGNALS if s not in kept}
+    previous = {s: signal.signal(s, handler) for s in SIGNALS if s not in kept}
     try:
-        yield interrupt
+        yield
     finally:
-        for signum, handler in previous.items():
-            signal.signal(signum, handler)
+        for signum, before in previous.items():
+            signal.signal(signum, before)
 
 
 @contextmanager

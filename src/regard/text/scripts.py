@@ -73,12 +73,12 @@ def meet_without_blank(left: str, right: str, tail: int = 1) -> bool:
     """Whether no blank is written between `left` and `right`, as in Chinese and Japanese.
 
     It is enough that one of the last `tail` characters of `left`, or the first one of `right`, is
-    Chinese or Japanese. A curly quotation mark, which English has too, does not count after a
-    Chinese or Japanese full stop. Korean text may have such characters, too, but is written with
+    Chinese or Japanese. Between two quotations, the curly marks do not count if a Chinese or
+    Japanese full stop precedes them. Korean text may have such characters, too, but is written with
     blanks.
     """
-    if (unquoted := left.rstrip("’”")).endswith(("。", "！", "？")):
-        left = unquoted
+    if right.startswith(("‘", "“")) and left.rstrip("’”").endswith(("。", "！", "？")):
+        left = left.rstrip("’”")
     meeting = CHINESE_OR_JAPANESE.search(left[-tail:] + right[:1])
     return bool(meeting) and not are_korean(left, right)
 
