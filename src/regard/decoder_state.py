@@ -83,9 +83,10 @@ class DecoderState:
         )
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> DecoderState:
-        """Keep these rows, in this order; each `rows[s]` has only rows of one sentence.
+        """Keep the rows with these numbers, in this order; `rows[s]` has rows of one sentence only.
 
-        If sentences are left out, the remaining sentences keep their order.
+        Rows are numbered through all sentences, from 0. If sentences are left out, the remaining
+        sentences keep their order.
         """
         sentences, beams, _ = self.ancestry.shape
         ancestry, position = self.ancestry.flatten(0, 1)[rows], self.position.flatten()[rows]
@@ -109,7 +110,8 @@ class DecoderState:
         """Drop the slots that no longer belong to a hypothesis, after every `COMPACT_EVERY` tokens.
 
         The slots are dropped even if they are few: otherwise a sentence's slots would depend on the
-        other sentences of the batch.
+        other sentences of the batch. If each sentence has one hypothesis, whose self-attention is
+        not restricted, all slots belong to it, and none is dropped.
         """
         if self._keeps_all or self.length % COMPACT_EVERY or not self.length:
             return self

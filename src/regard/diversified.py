@@ -75,8 +75,10 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
     Each run must be trained to its end before the next start is asked for. Each of the first two
     runs takes SHARE_OF_EACH of the time limit that is given when the first run begins, or of
     MINUTES (60) if neither a limit nor a recipe is given; a limit that is given later does not
-    change this. Then the two models translate the text, and the run in OUT has the rest of the
-    time. If the first two runs are trained already, only the start of the run in OUT is yielded.
+    change this. With a recipe and no limit, each run makes all steps of the recipe. Then the two
+    models translate the text, and the run in OUT has the rest of the time, but at least
+    LEAST_OF_TIME. If the first two runs are trained already, only the start of the run in OUT is
+    yielded.
 
     Raises RegardError for options that do not fit --diversify, for files other than those that the
     runs were begun with, if another process is at work in OUT, and if OUT was begun without

@@ -44,7 +44,7 @@ class Division(NamedTuple):
     loops: bool
     """Whether equations are computed by compiled loops (`arithmetic.one_core`)."""
     copies: int
-    """The number of copies of this process; 0 for threads."""
+    """The number of copies of this process; 0 if threads or streams decode."""
     workers: int
     share: int
     """The number of cores on which each thread or copy computes."""

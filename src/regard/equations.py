@@ -101,8 +101,8 @@ class Arithmetic(ABC):
     side_by_side: bool = True
     """Whether decoding computes several batches at the same time, each with some of the cores."""
     streams: Together | None = None
-    """The threads that decode batches on a GPU at the same time; None if batches are not
-    decoded on a GPU."""
+    """The threads that decode batches on a GPU at the same time; None if there are no such threads,
+    as on a CPU."""
     few_rows_limits: FewRowsLimits | None = None
     """The limits of batches that `arithmetic.few_rows` decodes; None if it decodes no batch."""
     granule: Granule = ONE_STEP
@@ -123,8 +123,8 @@ class Arithmetic(ABC):
         """The mask with which a position attends only to positions of its own segment.
 
         `queries` and `keys` hold the segment number of each position. Segments are the sentences of
-        a row, numbered from 1; padding has the number 0. With `causal`, a position does not attend
-        to later positions (§3.2.3).
+        a row, numbered from 1; padding has the number 0, and attends only to padding. With
+        `causal`, a position does not attend to later positions (§3.2.3).
         """
 
     @abstractmethod

@@ -18,7 +18,7 @@ from regard.recipe import DataRecipe, Recipe
 from regard.text.cleaning import Verdict, judge_text
 
 LONG_WORD = 20
-"""A line whose words have, on average, more characters than this counts as one without blanks."""
+"""A line with more characters per word than this, blanks included, counts as one without blanks."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,11 @@ def survey(
     As many pairs are drawn as data.held_out says, but at most a tenth of the different clean pairs.
     Each different pair has the same chance, however often it occurs. If instead each occurrence had
     the same chance, nearly all common pairs would be drawn, and none of their copies would be
-    trained on. The digests of all pairs are written to the file `digests`, for `mark_repeats`, if
-    they are needed. If `mixed` is True, equal pairs of two files have different digests, so that
-    both are kept and count as different. Raises DataError for a bad line, misaligned files, an
-    empty corpus, or, with `hold_out`, fewer than ten different clean pairs.
+    trained on. If duplicates must be found, the digests of all pairs are written to the file
+    `digests`, for `mark_repeats`; otherwise this file is empty. If `mixed` is True, equal pairs of
+    two files have different digests, so that both are kept and count as different. Raises DataError
+    for a bad line, misaligned files, an empty corpus, or, with `hold_out`, fewer than ten different
+    clean pairs.
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0

@@ -78,7 +78,8 @@ def prepare_trees(
     of `valid_trees` are counted, but kept. No tree is dropped by the other rules of the data
     section, such as data.max_ratio.
 
-    Without `tokenizer`, a tokenizer is learned. Raises DataError if a file cannot be used, no
+    Without `tokenizer`, a tokenizer is learned. Raises DataError if a file cannot be used, `out`
+    cannot be written or replaced, validation trees are to be drawn from fewer than ten trees, no
     training tree is left, or the given `tokenizer` lacks a symbol of a tree; RecipeError for a
     vocabulary too small to learn, or a share that would repeat trees too often; ModelError for a
     bad `tokenizer`.
@@ -183,7 +184,10 @@ class _Preparation:
     def write_train(
         self, folder: Path, encoder: TreeEncoder, found: _Survey, share: float | None
     ) -> SplitCounts:
-        """Write the training trees as ids: gold, recombined, and a fraction `share` of silver."""
+        """Write the training trees as ids: gold, recombined and silver ones; count them.
+
+        `share` is the `silver_share` of `prepare_trees`. Raises DataError if no tree is kept.
+        """
         excluded = {as_text(tree.words()) for tree in found.held_out}
         gold, silver = _times(found.gold - len(found.held_out), found.silver, share)
         recombine = self._recombine(found, excluded)
@@ -266,7 +270,11 @@ def _in_order(tokens: Set[str]) -> list[str]:
 
 
 def _times(gold: int, silver: int, share: float | None) -> tuple[float, float]:
-    """How often each gold tree, and each silver tree, occurs to make a fraction `share` silver."""
+    """How often each gold tree, and each silver tree, occurs to make a fraction `share` silver.
+
+    Without `share` or silver trees, both numbers are 1. Raises RecipeError for a number above
+    MOST_COPIES.
+    """
     if share is None or not silver:
         return 1.0, 1.0
     wanted = gold * share / (1 - share)  # number of silver trees, if each gold tree occurs once

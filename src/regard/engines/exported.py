@@ -19,7 +19,7 @@ from regard.text.protocol import AnyTokenizer
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported directory, opened; the engine has not loaded its files yet."""
+    """An opened exported directory, whose model the engine has not loaded yet."""
 
     directory: Path
     recipe: Recipe
@@ -30,9 +30,10 @@ class Exported:
 def open_exported(directory: Path, engine: str, text: str = "tokenizer.json") -> Exported:
     """Open a directory that was exported for this engine; `text` is the tokenizer's file name.
 
-    The checksums are verified. Raises ModelError if the directory was not exported for the engine,
-    if a file is missing or damaged, or if the manifest lacks an entry that every export writes.
-    Raises MissingExtra if a library that the tokenizer needs is not installed.
+    `engine` may also be "hf", for an export to `transformers`. The checksums are verified. Raises
+    ModelError if the directory was not exported for the engine, if a file is missing or damaged, or
+    if the manifest lacks an entry that every export writes. Raises MissingExtra if a library that
+    the tokenizer needs is not installed.
     """
     if not directory.is_dir():
         raise ModelError(

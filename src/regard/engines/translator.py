@@ -23,7 +23,7 @@ from regard.translation import PartialListener, Translation, Translator
 class OneBatch(Cpu):
     """The arithmetic of regard's search if an engine computes the model.
 
-    One batch is decoded at a time, because the engine uses all cores of the processor for a batch.
+    One batch is decoded at a time, because the engine itself divides its work among the cores.
     """
 
     side_by_side = False

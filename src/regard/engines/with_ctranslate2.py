@@ -78,7 +78,7 @@ class CTranslate2Model(EngineModel):
         self.ids = {name: i for i, name in enumerate(self.names)}
 
     def named(self, source: Sequence[int]) -> list[str]:
-        """The names of a source's tokens but </s>, which CTranslate2 adds if the model reads it."""
+        """The names of a source's tokens but </s>; CTranslate2 adds </s> if the model reads it."""
         return [self.source_names[i] for i in source[:-1]]
 
     def start(self, source: Rows) -> Prefixes:
@@ -148,7 +148,10 @@ class CTranslate2Translator(EngineTranslator):
         }
 
     def refuse_other_search(self) -> None:
-        """Raise RecipeError if the recipe lets more than the best `beam` continuations finish."""
+        """Raise RecipeError if the recipe lets more than the best `beam` continuations finish.
+
+        A recipe with a beam of 1 is never refused.
+        """
         if self.recipe.beam > 1 and self.recipe.finish != "beam":
             raise RecipeError(
                 "search.finish = candidates: CTranslate2 lets only the best `beam` continuations "

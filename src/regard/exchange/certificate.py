@@ -160,7 +160,8 @@ def certify(
 
     `ours` is regard's model, and `theirs` is the other program's model. Sources are shortened to
     `longest` tokens; outputs have at most `longest` tokens, and at most WRITTEN. Both decoders read
-    the greedy outputs of `ours` as targets, and the logits at each position are compared. Raises
+    the greedy outputs of `ours` as targets, and the logits at each position are compared. `penalty`
+    is only recorded: it names the length penalty with which both sides search. Raises
     ModelError if the two vocabularies differ in size, if a compared logit is NaN or infinite, or if
     two logits differ by more than `tolerance` times `Certificate.range`. For an export with rounded
     weights, `tolerance` is None: then logits may differ by any finite amount.

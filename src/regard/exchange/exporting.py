@@ -44,8 +44,9 @@ def write_export(
     are only for argos: `pair` names the languages, such as "en-de", and `text` names files, on
     whose lines the exported tokenizer is tested. Raises RecipeError for an invalid option,
     ModelError if the format cannot represent the model or if logits differ too much, MissingExtra
-    if a package is not installed, RegardError if `out` cannot be written, or exists and is not an
-    empty directory. After an error, nothing is left behind.
+    if a package that the export needs is not installed, DataError for a file of `text` that cannot
+    be read, RegardError if `out` cannot be written, or exists and is not an empty directory. After
+    an error, nothing is left behind.
     """
     _check(format, precision, changes, pair, text)
     refuse_existing(out)

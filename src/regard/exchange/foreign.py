@@ -138,7 +138,7 @@ class ForeignConfig:
     def section(self, key: str) -> "ForeignConfig":
         """The nested configuration that is the value of a key, without null entries.
 
-        Raises ModelError if the value is not a nested configuration.
+        Raises ModelError if the key is missing, or if its value is not a nested configuration.
         """
         value = self._get(key, None)
         if not isinstance(value, dict):

@@ -35,12 +35,13 @@ TEXT_FILES = "source.spm", "target.spm", "vocab.json"
 
 
 def read_hf(directory: Path) -> Foreign:
-    """Read a directory of MarianMTModel and MarianTokenizer; raises ModelError if that fails.
+    """Read a directory of MarianMTModel and MarianTokenizer.
 
     The files are config.json, generation_config.json if there is one, model.safetensors or
     pytorch_model.bin, source.spm, target.spm, vocab.json and, if they exist, target_vocab.json
     and tokenizer_config.json. If `regard export hf` wrote the directory from a model with regard's
-    own tokenizer, that model is restored.
+    own tokenizer, that model is restored. Raises ModelError for a model that cannot be converted
+    exactly, and MissingExtra if SentencePiece is needed and not installed.
     """
     if is_own(directory):
         return read_own_hf(directory)

@@ -42,9 +42,9 @@ _FEED_FORWARD = {"1": "pwff_layer.0", "2": "pwff_layer.3", "norm": "layer_norm"}
 def read_joeynmt(directory: Path, texts: Texts | None = None) -> Foreign:
     """Read config.yaml, a checkpoint and the vocabularies of a directory.
 
-    `texts` names the files of the tokenizer, if they are not in the directory. Raises ModelError
-    for a model that cannot be converted exactly, and RecipeError for files of `texts` that cannot
-    be combined.
+    `texts` names the files of the tokenizer that are not in the directory. Raises ModelError for a
+    model that cannot be converted exactly, MissingExtra if a package is not installed, and
+    RecipeError if `texts` names too many files, or files and languages that do not fit together.
     """
     config = ForeignConfig(
         parse_yaml(text_of_file(directory / "config.yaml"), directory / "config.yaml"),

@@ -61,8 +61,9 @@ _ATTENTION = {"self": "self", "cross": "context"}
 def read_marian(path: Path, texts: Texts) -> Foreign:
     """Read a .npz file; `texts` names the model's vocabularies and SentencePiece models.
 
-    Raises ModelError for a model that cannot be converted exactly, and RecipeError if `texts` names
-    neither a vocabulary nor a SentencePiece model, or names files that cannot be combined.
+    Raises ModelError for a model that cannot be converted exactly, MissingExtra if a package is not
+    installed, and RecipeError if `texts` names too few or too many files, or files and languages
+    that do not fit together.
     """
     arrays = read_npz(path)
     keys = _config(arrays, path)
@@ -88,7 +89,7 @@ def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfi
     keys = ForeignConfig(parse_yaml(text, path), path)
     for key, values in _ONLY.items():
         keys.only(key, *values)
-    # A missing key `type` is accepted above, but a model that is no Transformer lacks enc-depth.
+    # `only` accepts a missing key `type`, but the configuration of a Transformer has enc-depth.
     keys.whole("enc-depth", least=1)
     return keys
 
@@ -111,8 +112,9 @@ def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, T
 def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
     """A dictionary with one parameter, under its new name: for example, x_bq becomes x_q.bias.
 
-    A matrix such as x_Wq becomes x_q.weight, and is also transposed. Any other parameter, such as
-    Wemb, keeps its name.
+    A matrix such as x_Wq becomes x_q.weight, and is also transposed. The gain x_ln_scale of a
+    LayerNorm becomes x_ln.weight, and its bias x_ln.bias. Any other parameter, such as Wemb, keeps
+    its name.
     """
     if norm := re.fullmatch(r"(.*_ln)_(scale|bias)(_pre)?", name):
         stem, kind, pre = norm.groups()

@@ -37,7 +37,7 @@ def is_own(directory: Path) -> bool:
 
 
 def read_own_hf(directory: Path) -> Foreign:
-    """Read the recipe, the tokenizer and the weights; raises ModelError if a file is damaged.
+    """Read the recipe, the tokenizer and the weights; raises ModelError for a bad or missing file.
 
     The weights may differ from the exported ones: `transformers` may have trained the model further
     and saved the weights under the same names, perhaps in 16 bits. If `model.embeddings` is
@@ -116,7 +116,7 @@ def _in_our_order(found: dict[str, Tensor], recipe: ModelRecipe) -> dict[str, Te
         if name.endswith(_D_MODEL_OUT):
             values = values[back]
         elif values.ndim == 2:
-            # Embeddings, and linear layers except W_o and W_2, have d_model columns.
+            # Other matrices, such as the embeddings, W_q and W_1, have d_model columns.
             values = values[:, back]
         if ".W_q." in name and recipe.score == "dot":
             stack = recipe if name.startswith("encoder") else recipe.decoder

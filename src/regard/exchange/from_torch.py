@@ -81,7 +81,7 @@ def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
 
     `program` has the facts that the state dict lacks, and `texts` names the vocabularies. Raises
     ModelError for a state dict that cannot be converted exactly, and RecipeError if `program` or
-    `texts` lacks something that the conversion needs.
+    `texts` lacks something that the conversion needs, or does not fit the state dict.
     """
     tensors = _tensors(path)
     prefix = _prefix(tensors, path)
@@ -169,7 +169,7 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
     or has no word of `OUTPUT`. The table of positions is the only other tensor with the shape of
     such a table. The returned name of the table is "" if no tensor or more than one has this shape,
     or if `program` computes the positions. Raises RecipeError if no matrix or more than one matrix
-    fits a role, or if the tensor that `program` names is missing or is no table of positions.
+    fits a role, or if a tensor that `program` names is missing or cannot have the named role.
     """
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]

@@ -67,7 +67,7 @@ def _is_marian(tokenizer: SentencePieceTokenizer) -> bool:
 
 
 def _write_marian(tokenizer: SentencePieceTokenizer, positions: int, folder: Path) -> None:
-    """Write the original files of the tokenizer, and its settings as tokenizer_config.json."""
+    """Write the tokenizer's original files, its file OURS, and tokenizer_config.json."""
     tokenizer.save(folder / OURS)  # `save` writes the original files, too
     end, unknown, pad = (*tokenizer.settings.skipped, "<pad>")[:3]
     write_json(

@@ -19,8 +19,9 @@ _FIGURES = "loss", "perplexity", "accuracy", "bleu", "f1"
 def info_of(directory: Path) -> dict[str, Any]:
     """The recipe, sizes, scores, provenance and certificate of a model, or of an exported model.
 
-    The checksums of the directory are verified. Raises ModelError if a file is damaged, or if the
-    directory holds no model.
+    The checksums of the directory are verified. Raises ModelError if a file is damaged, if the
+    directory holds no model, or if the manifest does not list the certificate. Raises MissingExtra
+    if a library that the tokenizer needs is not installed.
     """
     opened, parameters = _opened(directory)
     manifest, certificate = opened.manifest, Certificate.read(directory)
@@ -53,7 +54,10 @@ def _opened(directory: Path) -> tuple[Model | Exported, int | None]:
 
 
 def _scores(directory: Path) -> dict[str, Any]:
-    """The step and the figures of the last validation in the journal; empty if there is none."""
+    """The step and the figures of the last validation in the journal.
+
+    Empty without a journal or a validation. Raises ModelError if the journal is damaged.
+    """
     path = directory / "journal.jsonl"
     if not path.is_file():
         return {}

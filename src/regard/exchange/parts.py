@@ -51,7 +51,11 @@ class Tables(NamedTuple):
 
 
 def tables_of(model: Model) -> Tables:
-    """The positional encodings of all positions that a source and an output may have."""
+    """The positional encodings of all positions that a source and an output may have.
+
+    A table of sinusoids is computed for sources of at most MOST_POSITIONS tokens. A learned table
+    is returned as it is.
+    """
     accepted = max(MOST_PIECES, min(model.recipe.data.max_length, MOST_POSITIONS))
     longest = accepted + model.recipe.search.max_extra
 

@@ -26,7 +26,10 @@ def refuse_other_sinusoids(weights: ForeignWeights, name: str, width: int, where
 
 
 def learned_positions(table: Tensor, recipe: Recipe) -> tuple[Tensor, dict[str, Any]]:
-    """Return `table`, and the fields of a recipe whose learned positional encodings are `table`."""
+    """Return `table`, and the fields of a recipe whose learned positional encodings are `table`.
+
+    The fields limit `max_length` to the number of positions in the table.
+    """
     longest = min(recipe.data.max_length, len(table))
     fields = {"positions": "learned", "max_positions": len(table), "max_length": longest}
     return table, fields

@@ -65,8 +65,9 @@ def parse_yaml(text: str, where: Path) -> dict[str, Any]:
     """The object that YAML describes, without its null entries; no code is executed.
 
     Objects inside the object keep null entries. Raises ModelError for text that does not describe
-    an object, and for YAML with aliases: with aliases, a few lines can describe an object that
-    fills the memory.
+    an object, is too long or too deeply nested, and for YAML with aliases: with aliases, a few
+    lines can describe an object that fills the memory. Raises MissingExtra if PyYAML is not
+    installed.
     """
     try:
         import yaml
@@ -96,7 +97,10 @@ def _as_object(content: Any, where: Path) -> dict[str, Any]:
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a .safetensors file; raises ModelError if it is missing or damaged."""
+    """The tensors of a .safetensors file.
+
+    Raises ModelError if the file is missing or damaged, or has sparse or oversized tensors.
+    """
     return _dense(read_tensors(path), path)
 
 
@@ -126,7 +130,10 @@ def read_pickled(path: Path) -> Any:
 
 
 def tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
-    """The tensors of the state dict `content`; raises ModelError if it is no state dict."""
+    """The tensors of the state dict `content`, read from `path`.
+
+    Raises ModelError if `content` is no state dict, or has sparse, quantised or oversized tensors.
+    """
     if not isinstance(content, dict) or not content:
         kind = type(content).__name__
         raise ModelError(f"{path}: not a state dict: names and tensors are needed, not {kind}")

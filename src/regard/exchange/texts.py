@@ -132,7 +132,8 @@ def tokenizer_of(
     `texts.vocabularies`. With `restricted`, words are divided only into pieces of the vocabulary
     and single characters. Raises ModelError if a file cannot be read, is damaged or does not fit
     the model. Raises RecipeError if `texts` names too few or too many files, files that cannot be
-    combined, or a language whose code is not two or three small letters.
+    combined, or a language whose code is not two or three small letters. Raises MissingExtra if a
+    library that the tokenizer needs is not installed.
     """
     texts.refuse_unfit()
     known = _known(texts, given, shared)
