@@ -27,8 +27,8 @@ def ranking(
 ) -> Int[Tensor, "sentences count"]:
     """The indices of the `count` largest values, largest first; equal values keep their order.
 
-    A value and its index are joined into one integer, so that no two integers are equal. NaN counts
-    as the largest value.
+    If there are fewer values, all are ranked. A value and its index are joined into one integer, so
+    that no two integers are equal. NaN counts as the largest value.
     """
     # Equal values must have equal bits: -0 becomes 0, and every NaN becomes the same NaN.
     values = (values + 0.0).masked_fill(values.isnan(), torch.nan)
@@ -57,8 +57,8 @@ class Hypothesis:
 class Hypotheses(NamedTuple):
     """Hypotheses of several sentences, best first.
 
-    Each sentence has the same number of places; in a place without a hypothesis, called empty,
-    `log_p` and `score` are -inf.
+    Every sentence has the same number of places, each for one hypothesis; in a place without a
+    hypothesis, called empty, `log_p` and `score` are -inf.
     """
 
     tokens: Int[Tensor, "sentences places length"]

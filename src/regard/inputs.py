@@ -217,7 +217,8 @@ NO_FILES = TrainingFiles()
 def described(tokenizer: Path, assignments: Sequence[str]) -> TokenizerRecipe:
     """The section [tokenizer] of a recipe for data that this tokenizer encodes.
 
-    A tokenizer of another program counts as "bpe". Raises RegardError if one of `assignments`, the
+    The section's vocabulary is the tokenizer's size, but at least 300 and at most 1,000,000. A
+    tokenizer of another program counts as "bpe". Raises RegardError if one of `assignments`, the
     values of --set, contradicts the tokenizer, and ModelError if the tokenizer cannot be opened.
     """
     opened = open_tokenizer(tokenizer)
@@ -259,7 +260,8 @@ def prepare_files(
     decides the recipe's section [tokenizer]. Raises RegardError if the files exclude one another,
     are too few, are in `out`, or do not fit the recipe, if `assignments` contradict the tokenizer,
     or if `workers` are given for trees; RecipeError for an unknown recipe or field; and the errors
-    of `TrainingFiles.prepare`, which also gets `progress` and `remark`.
+    of `described`, of `TrainingFiles.suited` and of `TrainingFiles.prepare`. `progress` and
+    `remark` are passed to `TrainingFiles.prepare`.
     """
     files.refuse_unfit()
     named = recipe_named(recipe) if isinstance(recipe, str) else recipe

@@ -16,9 +16,9 @@ from regard.start import MINUTES, Start
 def members(start: Start, count: int) -> Iterator[Start]:
     """Yield the starts of `count` runs, which differ only in their seeds and directories.
 
-    The runs are in seed-1, seed-2 and so on, in `start.out`. They share the time limit of `start`
-    equally, or that of the recipe with which the first run begins. If there is no limit, and the
-    first run chooses its recipe for the text, the runs share MINUTES (60).
+    The runs are in seed-1, seed-2 and so on, in `start.out`. They share a time limit equally: the
+    limit of `start` or, if it has none, the limit of the recipe of --from or --data. If there is no
+    limit, and the first run chooses its recipe for the text, the runs share MINUTES (60).
 
     The other runs use the data, the tokenizer and the recipe of the first run, so the first run
     must have begun before another run begins. Raises RecipeError if `start` assigns a seed or a

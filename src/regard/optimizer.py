@@ -1,9 +1,9 @@
 """§5.3 Optimizer: Adam, on flat buffers.
 
 All weights are in one tensor, and the model's parameters are views of that tensor. All gradients
-are in another tensor. An update is therefore one pass over these two tensors, however many layers
-there are. In bf16, a master copy of the weights and the sum of the gradients are kept in fp32, so
-that small changes, which bf16 would round away, add up.
+are in another tensor, and each of the two moments is in one more. An update is therefore one pass
+over a few tensors, however many layers there are. In bf16, a master copy of the weights and the sum
+of the gradients are kept in fp32, so that small changes, which bf16 would round away, add up.
 """
 
 from collections.abc import Callable
@@ -53,12 +53,12 @@ class FlatAdam:
         return [name for name, _ in model.named_parameters()]
 
     def make_way(self) -> None:
-        """Add the last gradient to the sum, and set it to 0 for the next backward pass."""
+        """Add the last gradient, if any, to the sum; set the gradient to 0 for the next pass."""
         self._collect()
         self._in_latest = True  # the next backward pass writes a gradient into `_latest`
 
     def _collect(self) -> None:
-        """Add the gradient of the last backward pass, if any, to the fp32 sum; then set it to 0."""
+        """Add the last backward pass's gradient, if any, to the fp32 sum; set the gradient to 0."""
         if not self._in_latest:
             return
         if self._in_total:

@@ -58,9 +58,9 @@ class Parse:
 
 
 def load(directory: str | Path, *, precision: str = "fp32", exact: bool | None = None) -> Parser:
-    """Open a model directory for parsing; raises ModelError if it is missing or not a parser.
+    """Open a model directory for parsing; raises ModelError if it holds no parser.
 
-    `precision` and `exact` have the meaning that they have in `translation.load`.
+    `precision`, `exact` and the other errors are as in `translation.load`.
     """
     model, exact = open_to_decode(directory, precision, exact)
     if model.recipe.task.output != "trees":
@@ -111,9 +111,10 @@ class Parser(Decoding):
         `window` sentences are decoded together; None means as many as suit the device
         (`Arithmetic.window`). A sentence without words has no trees. A sentence of more than
         `longest` pieces, </s> included, is parsed in parts, whose trees become children of one
-        phrase. Raises TypeError if a sentence is no list of str; DataError for a lone surrogate,
-        which is no character, or for a word that is empty or has a blank; ValueError for a `window`
-        below 1; RecipeError if `n_best` is not between 1 and the beam.
+        phrase. A single word with more pieces is cut. Raises TypeError if a sentence is no list of
+        str; DataError for a lone surrogate, which is no character, or for a word that is empty or
+        has a blank; ValueError for a `window` below 1; RecipeError if `n_best` is not between 1 and
+        the beam.
         """
         window = self.window_of(window)
         every = enumerate(sentences, 1)

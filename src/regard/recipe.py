@@ -245,7 +245,7 @@ class Recipe(Section):
 
     @classmethod
     def read(cls, path: str | Path, bases: Mapping[str, Recipe] | None = None) -> Recipe:
-        """Read a TOML file; raises RecipeError if it is missing, not UTF-8 or not a recipe."""
+        """Read a TOML file; raises RecipeError if missing, too long, not UTF-8 or not a recipe."""
         try:
             with Path(path).open(encoding="utf-8") as file:
                 text = file.read(_LONGEST_FILE + 1)

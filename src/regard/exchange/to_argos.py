@@ -41,9 +41,10 @@ def write_argos(
 
     `lines` are text of both languages, on which the SentencePiece model is tested. `prove` makes
     the certificate from the directory in CTranslate2's format. Raises RecipeError if `pair` is not
-    of the form en-de, or if the name of `out` does not end in ENDING. Raises ModelError if
-    `pieces_of` does, if Argos Translate divides one of `lines` differently from the model's
-    tokenizer or does not join its pieces to the line, or if CTranslate2 cannot compute the model.
+    of the form en-de, or if the name of `out` does not end in ENDING; RegardError if `out` cannot
+    be written; the errors of `pieces_of`; and ModelError if Argos Translate divides one of `lines`
+    differently from the model's tokenizer, if it does not join the pieces to the same line again,
+    or if CTranslate2 cannot compute the model.
     """
     source, target = _languages(pair)
     if out.suffix != ENDING:

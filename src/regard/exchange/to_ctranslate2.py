@@ -22,7 +22,8 @@ except ModuleNotFoundError:
     raise MissingExtra("CTranslate2", "exchange") from None
 
 _PROJECTIONS = {"self": ("qkv", "o"), "cross": ("q", "kv", "o"), "ff": ("1", "2")}
-"""The linear layers of each kind of sub-layer; "qkv" is one matrix from W_q, W_k and W_v."""
+"""The linear layers of each kind of sub-layer, such as "1" for W_1; "qkv" and "kv" are each one
+matrix, joined from the matrices of their letters: W_q, W_k and W_v."""
 
 
 def write_ctranslate2(

@@ -50,7 +50,8 @@ LEAST_POSITIONS = 512
 def write_hf(model: Model, folder: Path) -> None:
     """Write config.json, the weights, the tokenizer, generation_config.json and README.md.
 
-    Raises ModelError, which names the setting, if MarianMTModel cannot compute the model.
+    Raises ModelError if MarianMTModel cannot compute the model, or if MarianTokenizer cannot take
+    the place of the model's tokenizer.
     """
     recipe = model.recipe.model
     refuse_unmarian(recipe)
@@ -84,7 +85,8 @@ def positions_of(model: Model) -> int:
     """The value of `max_position_embeddings` in the exported model.
 
     If the model has a foreign tokenizer, as most imported models do, this is data.max_length. If
-    the tokenizer is regard's own, this is enough for the longest source and its output.
+    the tokenizer is regard's own, this is enough for the longest source and its output, and at
+    least LEAST_POSITIONS.
     """
     longest = model.recipe.data.max_length
     if isinstance(model.tokenizer, ForeignTokenizer):

@@ -23,7 +23,10 @@ class ForeignWeights:
     """The tensors of a foreign model by their foreign names; each tensor may be taken once."""
 
     def __init__(self, tensors: Mapping[str, Tensor], where: Path, *, biases: bool = True):
-        """If `biases` is False, a linear layer or LayerNorm without a bias gets a bias of zeros."""
+        """`where` is the path that errors name.
+
+        If `biases` is False, a linear layer or LayerNorm without a bias gets a bias of zeros.
+        """
         self._left, self._where, self._biases = dict(tensors), where, biases
 
     def __contains__(self, name: str) -> bool:
@@ -84,7 +87,7 @@ class ForeignWeights:
         return self.take(f"{name}.weight", width), self.bias(name, width)
 
     def bias(self, name: str, width: int) -> Tensor:
-        """Take the bias [width] of a linear layer or of a LayerNorm."""
+        """Take a layer's bias [width]; if it is missing and `biases` is False, return zeros."""
         if not self._biases and f"{name}.bias" not in self:
             return torch.zeros(width)
         return self.take(f"{name}.bias", width)

@@ -113,7 +113,7 @@ class AdditiveLookup(Computing):
 
 
 class RecurrentModel(EncoderDecoder):
-    """A recurrent encoder and decoder in the recipe's sizes; each layer is d_model wide."""
+    """A recurrent encoder and decoder in the recipe's sizes; each LSTM is d_model wide."""
 
     def __init__(self, recipe: ModelRecipe, vocabulary: int, source_vocabulary: int | None = None):
         super().__init__(recipe, vocabulary, source_vocabulary, TokenEmbedding)

@@ -84,6 +84,7 @@ class Blocks:
         """Wait until the process of rank 0 has made the folder; then return True.
 
         Returns False if there is no folder but the output exists: its blocks have been joined.
+        Raises RegardError if the folder is damaged or was begun with other settings.
         """
         while True:
             if self._read_manifest():
@@ -108,7 +109,7 @@ class Blocks:
         and returns the block's text. `listen` is called from time to time with the indices of the
         missing blocks. With `wait`, return only when no block is missing: if another process ends
         before its block is finished, the block is written here. Raises RegardError if `source` has
-        changed.
+        changed, or if a block cannot be locked or written.
         """
         while missing := self.missing():
             if any(self._is_free(number) for number in sorted(missing)):
@@ -234,6 +235,7 @@ class Blocks:
         """Lock byte `number` of the file "claims", even if the file is shorter.
 
         If another process holds the lock, wait for the lock if `wait` is True, else return False.
+        Raises RegardError if the file system has no locks.
         """
         kind = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
         try:

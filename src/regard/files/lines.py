@@ -127,7 +127,7 @@ def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
 
 
 def text_of_lines(lines: Iterable[str]) -> str:
-    """The text of a file with these lines, which `read_lines` reads without a final CR.
+    """The text of a file with these lines; `read_lines` drops a CR at the end of a line.
 
     A byte order mark at the start of the first line is doubled, because reading a file drops one.
     """

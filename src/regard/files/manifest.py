@@ -1,4 +1,4 @@
-"""manifest.json describes a directory; a sealed one can prove that no listed file is damaged.
+"""manifest.json describes a directory, and shows whether files of a sealed one are damaged.
 
 The manifest of a sealed directory lists files, with a checksum of each, and has a checksum of
 itself. Other files may be in the directory, too; they are not verified. When the directory is
@@ -95,8 +95,9 @@ def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
 def unseal(directory: Path) -> dict[str, Any]:
     """Return the manifest, without its checksum, after verifying it and every file that it lists.
 
-    Raises ModelError, which names the file, if a file is missing or damaged. Raises Unreadable if a
-    file may be undamaged but cannot be read now, or if the directory has another version's format.
+    Raises ModelError, which names the path, if a file is missing, damaged, not a regular file or
+    outside the directory. Raises Unreadable if a file may be undamaged but cannot be read now, or
+    if the directory has another version's format.
     """
     path = directory / MANIFEST
     try:

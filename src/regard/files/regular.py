@@ -29,7 +29,7 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """Read a regular file; raises OSError, and ValueError if it has more than `most` bytes."""
+    """Read a regular file; raises OSError if this fails, ValueError for more than `most` bytes."""
     with open_regular(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -56,5 +56,5 @@ def identity(path: Path) -> tuple[int, ...]:
 
 
 def reason(error: Exception) -> str | Exception:
-    """The part of an error to show: the system's message of an OSError, else the whole error."""
+    """The part of an error to show: the message of an OSError that has one, else the error."""
     return error.strerror or error if isinstance(error, OSError) else error

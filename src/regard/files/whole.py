@@ -147,8 +147,8 @@ def refuse_filled(folder: Path) -> None:
 def replace_files(directory: Path, folder: Path, last: str) -> None:
     """Move all files of `folder`, which is inside `directory`, into `directory`; remove `folder`.
 
-    The file named `last` describes the other files. Its old version is removed before any of them
-    is replaced, and its new version is moved last: `last` never describes a mixture of files.
+    The file named `last` describes the other files. The old `last` is removed before any other file
+    is replaced, and the new `last` is moved last: so `last` never describes a mixture of files.
     """
     sync_all(folder)
     (directory / last).unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """Run a job on many tasks in worker processes; `map` yields results in the order of the tasks.
 
 Each worker is a new Python interpreter, connected to this process by two pipes only. In whatever
-way this process ends, the pipes close, and its workers end, too. When a worker ends, the next
-request to it fails at once.
+way this process ends, the pipes close, and each worker ends, too, at the latest when its present
+task is done. When a worker ends, the next request to it fails at once.
 """
 
 from __future__ import annotations

@@ -31,10 +31,10 @@ class Average(NamedTuple):
 def choose_average(run: Run, seconds: float = float("inf")) -> None:
     """Make the model of a finished run from fewer checkpoints, if this lowers its validation loss.
 
-    At first, the model is the average of `training.average` checkpoints. Averages of fewer and
-    fewer of these checkpoints are measured until the loss rises. Another average is tried only if
-    its measurement is expected to end within `seconds` of the call. The checkpoint that is in every
-    average is also compared alone if its step was validated, by its loss in the journal. The
+    At first, the model is the average of at most `training.average` checkpoints. Averages of fewer
+    and fewer of these checkpoints are measured until the loss rises. Another average is tried only
+    if its measurement is expected to end within `seconds` of the call. The checkpoint that is in
+    every average is also compared alone if its step was validated, by its loss in the journal. The
     losses are written into the journal. If the journal already has losses of averages of the run's
     last step, nothing is measured, and these losses are used. If some of the checkpoints are gone,
     the model stays as it is. Raises Interrupted if a signal comes before the losses are written.

@@ -14,8 +14,8 @@ from regard.translation import Translator
 
 AT_ONCE = 1024
 """In a batch, source and target each have at most this many positions, padding included, because
-memory must hold logits of the whole vocabulary for each position of the target. A longer sentence
-is a batch of its own."""
+memory must hold logits of the whole vocabulary for each position of the target. A pair with a
+longer sentence is a batch of its own."""
 
 
 class Likelihood(NamedTuple):

@@ -160,7 +160,7 @@ def loss_and_accuracy(
 
     The accuracy (§5.4) is the share of positions at which the model finds the reference's sub-word
     most likely, given the reference before it; </s> counts as a sub-word. Raises TrainingError if
-    a single pair does not fit the memory.
+    a single row of a batch does not fit the memory.
     """
     device = model.device
     # No pair is dropped: a batch has room for the longest sentences.
@@ -182,7 +182,8 @@ def loss_and_accuracy(
 def _sums(model: EncoderDecoder, batch: Batch) -> Tensor:
     """Sums over a batch: the loss, the correctly predicted tokens, and all target tokens.
 
-    If the batch does not fit the memory that training leaves free, it is computed in halves.
+    If the batch does not fit the memory that training leaves free, it is computed in halves; raises
+    TrainingError if the batch is a single row.
     """
     try:
         return _sums_at_once(model, batch)

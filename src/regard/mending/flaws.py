@@ -10,8 +10,8 @@ Flaw = Literal["echo", "repetition", "truncation"]
 """How an output is wrong: it equals the source, repeats the same words, or is cut short."""
 
 COPIES, _LONGEST_PERIOD = 3, 4
-"""A repetition is a group of at most _LONGEST_PERIOD words or characters that comes COPIES times in
-a row. Every word of the group has a letter, or every character of the group is a letter."""
+"""A repetition is a group of at most _LONGEST_PERIOD words, each with a letter in it, that comes
+COPIES times in a row; or a group of two to _LONGEST_PERIOD letters that does."""
 FEWEST_ECHOED = 3
 """A text with fewer words than this is never an echo: it may be a name, which is not translated.
 Words without a letter, such as numbers, are not counted."""

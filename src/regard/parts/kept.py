@@ -74,7 +74,7 @@ def do_all(
     directory: each part is done by one process only, and every call returns when all parts are
     finished. `heard` is called once for each finished part, in this process. `after` is called once
     for each part that this call does, in the process that did the part. Raises DataError if `out`
-    holds parts with other settings. Errors of the tasks are raised, too.
+    holds damaged parts or parts with other settings. Errors of the tasks are raised, too.
     """
     found = finished(tasks, out)
     for i, ((part, seed), numbers) in enumerate(found.items(), 1):

@@ -20,14 +20,15 @@ from regard.machine.devices import keep_freed_memory
 from regard.reproduce.layers import LAYERS
 
 REPEATED, TIMED_FOR = 3, 1.0
-"""A pass is repeated at least REPEATED times, and for at least TIMED_FOR seconds of processor time.
-The shortest time counts, because other work of the machine delayed the shortest pass least."""
+"""A forward and a backward pass are repeated at least REPEATED times, and for at least TIMED_FOR
+seconds of processor time together. The shortest time of each counts, because other work of the
+machine delayed the shortest pass least."""
 
 
 def operations(layer: str, sizes: Sizes) -> int:
     """The floating-point operations of a forward pass over one sequence, as PyTorch counts them.
 
-    PyTorch counts only matrix products and convolutions.
+    PyTorch counts only matrix products, those of attention included, and convolutions.
     """
     counter = FlopCounterMode(display=False)
     with _device(layer), torch.no_grad():
