@@ -89,8 +89,9 @@ def search(
 
     A sentence ends at its maximum length, when no token can follow, or when it has `beam` finished
     hypotheses and no live hypothesis can reach a higher score than the worst finished one. The
-    result of a sentence is its finished hypotheses, possibly fewer than `n_best`. If no hypothesis
-    has finished, the result is the live hypotheses or, if no token could follow them, the last live
+    docstring of this module tells how `recipe.finish = "beam"` ends a sentence. The result of a
+    sentence is its finished hypotheses, possibly fewer than `n_best`. If no hypothesis has
+    finished, the result is the live hypotheses or, if no token could follow them, the last live
     hypotheses that the sentence had. With beam 1, only the best continuation is considered: this is
     greedy search. Equally likely continuations are in the order of their hypotheses, then of their
     tokens.

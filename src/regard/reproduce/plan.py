@@ -1,4 +1,4 @@
-"""The plan of a study: parameters, operations, time, cost and disk of each row."""
+"""The plan of a study: parameters, operations, time and disk of each row, and the cost of all."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PlannedRow:
     seconds: float
     """Seconds of a training in one process, at this machine's speed of large matrix products."""
     disk: int
-    """The size of a run directory at the end, in bytes."""
+    """The size of the checkpoints and the final model in a run directory at the end, in bytes."""
 
     @property
     def p100_hours(self) -> float:

@@ -43,7 +43,7 @@ SCALES: Mapping[str, Scale] = {"mini": Mini(), **_SMALL, "paper": Wmt()}
 
 
 def experiments_named(names: Collection[str]) -> list[Experiment]:
-    """The tables of these names; `all` means every table. Raises RecipeError for another name."""
+    """The experiments of these names; `all` means all. Raises RecipeError for another name."""
     for name in names:
         if name != "all" and name not in EXPERIMENTS:
             raise unknown("table", name, [*EXPERIMENTS, "all"])

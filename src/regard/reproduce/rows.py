@@ -26,12 +26,13 @@ def scaled(row: str, base: Recipe) -> Recipe:
     """`base` with the change that a row of Table 3 makes to the paper's base model.
 
     If the paper's row has, for example, twice the heads of the paper's base model, the recipe has
-    twice the heads of `base`. The scaled numbers are layers, widths, heads, steps and the products
-    h d_k and h d_v; they are rounded. Dropout, label smoothing and the kind of positions are not
-    scaled: if the row changes them, the paper's values are taken. A table of learned positions is
-    long enough for the longest sentence and for its translation, which may be longer (§6.1). Every
-    row averages checkpoints as `base` does, with one exception: if `base` averages as the paper's
-    base model does, row big averages as the paper's big model does.
+    twice the heads of `base`. The scaled numbers are steps and the interval of validation and,
+    rounded, layers, widths, heads and the products h d_k and h d_v. Dropout, label smoothing and
+    the kind of positions are not scaled: if the row changes them, the paper's values are taken. A
+    table of learned positions is long enough for the longest sentence and for its translation,
+    which may be longer (§6.1). Every row averages checkpoints as `base` does, with one exception:
+    if `base` averages as the paper's base model does, row big averages as the paper's big model
+    does.
     """
     its, paper, ours = TABLE_3[row].model, BASE.model, base.model
     heads = _by_ratio(its.heads, paper.heads, ours.heads)

@@ -76,7 +76,7 @@ def data_in(out: Path) -> Path:
 def prepare_folder(
     out: Path, folder: Path, recipe: Recipe, language: str = "de", valid: str = "valid"
 ) -> None:
-    """Prepare data in `out` from a folder with train.en, `valid`.en and their translations.
+    """Prepare data in `out`/data from a folder of train.en, `valid`.en and their translations.
 
     The names of the translations end in the code `language`, as in train.de.
     """

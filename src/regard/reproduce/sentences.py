@@ -48,7 +48,7 @@ class Effect:
     values: tuple[float, ...]
     others: tuple[float, ...]
     printed: float | None
-    """The difference in the paper; None if the paper does not print the figures of both rows."""
+    """The difference of BLEU or perplexity in the paper's Table 3; None for any other figure."""
 
     @property
     def mean(self) -> float:

@@ -23,7 +23,7 @@ _SAVED = 30
 
 @dataclass(frozen=True)
 class Small:
-    """Multi30k, from English to German or French, from the folder that REGARD_DATA names."""
+    """Multi30k, English to German or French; REGARD_DATA names the folder that holds multi30k/."""
 
     minutes: float = field(default=30.0, repr=False)
     """The recipe of the row "base" is chosen to train for this many minutes on one core."""

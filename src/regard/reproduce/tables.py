@@ -78,11 +78,11 @@ def write_tables(
 ) -> list[GrowingTable]:
     """Write the tables as they are now into `study.out`, and return them.
 
-    All rows of a table are written, even if `study.rows` names only some of them. The seeds that
-    the file of a table has already stay in the table, if a task is finished with them. A table of
-    `every` is written and returned, too, if `study.out` has its file from an earlier call.
-    Processes that share a study take turns, so that a table never loses a row, and the page never
-    loses a table.
+    All rows of a table are written, even if `study.rows` names only some of them. A table of
+    `experiments` keeps each seed that its file has already, if a task is finished with this seed.
+    Another table of `every` is written and returned, too, with the seeds of its file, if
+    `study.out` has this file from an earlier call. Processes that share a study take turns, so that
+    a table never loses a row, and the page never loses a table.
     """
     with locked(study.out / ".tables.lock"):
         tables = []
@@ -110,7 +110,7 @@ def _with_seeds_of_table(study: Study, one: Experiment, *, anew: bool) -> Study:
     """The study with the seeds that are in the written table of `one`.
 
     If `anew` is True, the study keeps its own seeds, too. The study is returned unchanged if the
-    table was not written yet, or has no seeds.
+    file of the table is missing or damaged, or has no seeds.
     """
     try:
         written = json.loads((study.out / f"{one.name}.json").read_text("utf-8"))["seeds"]

@@ -22,7 +22,8 @@ DROPOUTS = (0.0, 0.2)
 class TriedRow:
     """A row that tries several recipes with the first seed; other seeds train the best recipe.
 
-    Each run trains one recipe. A run is a part of the study (`parts.kept`) with the same name.
+    Each run trains one recipe. A run is also a part of the study (`parts.kept`), named like the
+    run.
     """
 
     name: str
@@ -55,7 +56,7 @@ class TriedRow:
 
     @property
     def test_part(self) -> str:
-        """The name of the part that translates unseen sentences with this row."""
+        """The name of the part (`parts.kept`) that translates unseen sentences with this row."""
         return f"unseen-chosen-{self.name}" if len(self.tried) > 1 else f"unseen-{self.name}"
 
     def runs(self, seed: int) -> tuple[str, ...]:

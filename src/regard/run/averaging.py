@@ -27,8 +27,8 @@ from regard.text.opening import open_tokenizer
 def average_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
     """The mean of each weight over the checkpoints, summed in fp64 and returned in fp32.
 
-    One checkpoint at a time is in memory. Raises ModelError if there is no checkpoint, or if the
-    weights of the checkpoints differ in name or shape.
+    One checkpoint at a time is in memory. Raises ModelError if there is no checkpoint, if one
+    cannot be read, or if the weights of the checkpoints differ in name or shape.
     """
     if not checkpoints:
         raise ModelError("no complete checkpoint to average")
@@ -59,9 +59,9 @@ def average_run(
     are averaged: the newest ones or, with `best`, the ones nearest to the step of the best
     validation. Extra checkpoints, which serve only to continue from, are taken only if there are
     too few other checkpoints. `warn` is called once for each damaged checkpoint. Raises ModelError
-    if `directory` has no recipe.toml, if a checkpoint of `steps` is missing or damaged, if there
-    are fewer than `last` undamaged checkpoints or, with `best`, if no validation has been recorded.
-    Raises RegardError if `out` exists, and the errors of `begun`.
+    if `directory` has no recipe.toml, or if a checkpoint of `steps` is missing or damaged; without
+    `steps`, also if there are fewer than `last` undamaged checkpoints or, with `best`, no recorded
+    validation. Raises RegardError if `out` exists, and the errors of `begun`.
     """
     recipe = begun(directory)
     if recipe is None:

@@ -38,7 +38,7 @@ def alone_in(directory: Path) -> Iterator[None]:
 
     Raises InUse, before the block runs, if another process trains or prepares in `directory`, or
     has begun a run there and prepared its data. A lock file that this function made is removed at
-    the end; a directory that it made is removed if the block raises an exception.
+    the end; a directory that it made is removed after an exception, if the directory is empty.
     """
     lock = directory / ".lock"
     is_new = not lock.exists()

@@ -1,6 +1,6 @@
 """Checkpoints: directories RUN/checkpoints/step-N, sealed by a manifest with checksums.
 
-Damaged checkpoints are skipped with a warning.
+Damaged checkpoints are skipped with a warning if there is an undamaged one.
 """
 
 import re

@@ -39,8 +39,9 @@ class RunDirectory:
     """The files of a run at `path`.
 
     `writes` is True in the first process of the run; the directory is then locked until `close`. In
-    the other processes, methods find nothing and write nothing. Raises InUse if another process
-    has the lock, RegardError if the directory cannot be written.
+    the other processes, methods find nothing and write nothing. Raises InUse if another process has
+    the lock, RegardError if the directory cannot be written. If the file system has no locks,
+    `warn` is called instead.
     """
 
     def __init__(

@@ -80,7 +80,8 @@ def open_origin(directory: Path, run: Path) -> Model:
 def refuse_other_origin(directory: Path, run: Path) -> None:
     """Raise RegardError if the run was begun without --from or with another model.
 
-    A model in `directory` that has changed since the run began counts as another model.
+    A model in `directory` that has changed since the run began counts as another model. A damaged
+    RUN/from.json raises RegardError, too.
     """
     if (run / _ORIGIN).exists():
         if _origin(run)["sha256"] != checksum(directory / MANIFEST):
@@ -110,9 +111,9 @@ def keep_origin(directory: Path, run: Path) -> None:
 def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
     """Remove RUN/from.json if the `with` block fails before the run has a checkpoint.
 
-    Otherwise, a later run without --from would begin with the model that the file names. RUN and
-    its parents are removed, too, if they are new and empty. The file stays if it was there before,
-    if there is a checkpoint, if another process works in RUN, or after a signal or a kill.
+    If the file stayed, a later run without --from would begin with the model that the file names.
+    RUN and its parents are removed, too, if they are new and empty. The file stays if it was there
+    before, if there is a checkpoint, if another process works in RUN, or after a signal or a kill.
     """
     path = (run / _ORIGIN).absolute()
     new = [place for place in (path, *path.parents) if not place.exists()]

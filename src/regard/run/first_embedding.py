@@ -46,7 +46,7 @@ class Occurrences(NamedTuple):
 
     @classmethod
     def of(cls, pairs: PairSource, entries: int, shift: int) -> "Occurrences":
-        """The occurrences in at most MOST_PAIRS pairs; `entries` is the number of rows.
+        """The occurrences in at most MOST_PAIRS pairs; `entries` is the number of all sub-words.
 
         `shift` is added to the ids of targets. A sub-word counts once in a pair.
         """

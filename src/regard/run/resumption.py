@@ -35,8 +35,8 @@ class Resumption:
     """Begins or continues a run: its state, its weights and its position in the data.
 
     One process divides each batch into `micro_batches` parts; several processes divide a batch into
-    a multiple of this number. None keeps the number of parts in the checkpoint. With
-    `accept_changes`, the data may have changed since the checkpoint.
+    a multiple of this number. None keeps the number of parts in the checkpoint, if there is one.
+    With `accept_changes`, the data may have changed since the checkpoint.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Resumption:
         """
         setup = self._setup
         setup.refuse_differences()
-        # Without a checkpoint, the weights of the first process are given to all.
+        # These weights stay only without a checkpoint: all processes then get those of the first.
         first = setup.processes.rank == 0 and not checkpoints.paths(self._directory.checkpoints)
         model, optimizer = setup.model_and_optimizer(to_keep=first)
         state, position, randoms = TrainingState(), None, checkpoints.random_states()

@@ -50,7 +50,7 @@ class Run:
             processes       the processes that train together; only the first one writes
             micro_batches   the number of parts that one process divides each batch into; several
                             processes divide a batch into a multiple of this number; None keeps
-                            the number of parts in the checkpoint
+                            the number of parts in the checkpoint, if there is one
             shard           divide weights and moments among the processes
             began           the value of `time.monotonic` at which `training.minutes` start; None
                             means now

@@ -257,7 +257,10 @@ class _Root(nn.Module):
 def _divided(
     model: EncoderDecoder, dtype: torch.dtype, device: torch.device, exchange: "Exchange"
 ) -> Any:
-    """Divide each layer of the model, then its other parameters; return the model's `_Root`."""
+    """Divide each layer of the model, then its other parameters; return the model's `_Root`.
+
+    Raises TrainingError if PyTorch is too old.
+    """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
@@ -296,7 +299,7 @@ class Exchange:
         """The number of updates since memory last ran out."""
 
     def agree(self) -> None:
-        """Raise OutOfMemory in all processes if one of them is out of memory."""
+        """Unless `settled`, raise OutOfMemory in all processes if one of them is out of memory."""
         if not self.settled:
             self.processes.agree_on_memory()
 

@@ -56,7 +56,7 @@ def normalise(line: str, language: str) -> str:
 
 
 def has_abbreviations(language: str) -> bool:
-    """Whether Moses has a list of abbreviations for a language; if not, it uses the English one."""
+    """Whether Moses has a list of abbreviations for a language; if not, English's list is used."""
     return language in _lists()
 
 

@@ -18,7 +18,7 @@ more tokens is a batch of its own."""
 _WAIT = 0.003
 """The thread waits at most this many seconds for a batch to fill."""
 _IDLE = 1.0
-"""When no sentence has come for this many seconds, the thread calls the batcher's `rest`."""
+"""If no sentence comes for this many seconds after a batch, the batcher's `rest` is called."""
 
 
 class QueueFull(Exception):
@@ -35,14 +35,14 @@ class _Waiting(Generic[_Item, _Result]):
 class Batcher(Generic[_Item, _Result]):
     """A queue of sentences, and one thread that translates sentences of similar length together.
 
-    Only this thread calls `translate`. When no sentence has come for `idle` seconds, the thread
-    calls `rest` once. `measure` returns the number of tokens of each sentence. The queue refuses
-    sentences while it has `most` sentences or more. For this limit, the sentences of one request
-    count as at most half of `most`, so that a single long request does not keep out other requests.
-    Requests take turns: each batch begins with the oldest sentence of the next request. A batch has
-    at most `budget` tokens, unless it is a single sentence. The thread waits at most `wait` seconds
-    for a batch to fill. If the future of a waiting sentence is cancelled, the sentence is not
-    translated.
+    Only this thread calls `translate`. If no sentence comes for `idle` seconds after a batch, the
+    thread calls `rest` once. `measure` returns the number of tokens of each sentence. The queue
+    refuses sentences while it has `most` sentences or more. For this limit, the sentences of one
+    request count as at most half of `most`, so that a single long request does not keep out other
+    requests. Requests take turns: each batch begins with the oldest sentence of the next request. A
+    batch has at most `budget` tokens, unless it is a single sentence. The thread waits at most
+    `wait` seconds for a batch to fill. If the future of a waiting sentence is cancelled, the
+    sentence is not translated.
     """
 
     def __init__(

@@ -118,7 +118,7 @@ class Engine:
         return read_passage(text, base(self.pair.source), tokenizer, is_html=is_html)
 
     def submit(self, requests: Sequence[SentenceRequest]) -> list[Future[Rendering]]:
-        """Add sentences to the queue; return the future result of each. Raises QueueFull."""
+        """Add sentences to the queue; return a future for each. Raises QueueFull if `full`."""
         return self._batcher.submit(requests)
 
     def close(self) -> None:

@@ -92,7 +92,10 @@ class Guard:
         await self._app(scope, replay, answer)
 
     async def _accepted(self, scope: Scope, receive: Receive) -> bytes:
-        """Read and return a request's body; raises HTTPException if the request is refused."""
+        """Read and return a request's body.
+
+        Raises HTTPException if the request is refused, Disconnected if the client disconnects.
+        """
         limit, headers = self._limits.body, dict(scope["headers"])
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > max(limit, MOST_DISCARDED):

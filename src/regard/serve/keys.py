@@ -27,7 +27,7 @@ class Keys:
         """Read a file with one key on each line.
 
         A comment begins with # at the start of a line or after a blank. Raises DataError if the
-        file has no key.
+        file cannot be read or has no key.
         """
         lines = (re.split(r"(?:^|\s)#", line)[0].strip() for line in read_lines(path))
         keys = cls(line for line in lines if line)
