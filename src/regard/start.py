@@ -173,7 +173,7 @@ def begin(
 
     `progress` is called while data is prepared, and `chose` if a recipe is chosen for the time.
     `remark` gets a sentence if the recipe takes fields from the data, or if many validation pairs
-    are also trained on. Without `trains`, RUN/from.json, which names a model, is not written.
+    are also trained on. Without `trains`, the model of --from is not noted in RUN/from.json.
     Raises RegardError as this module's docstring says, and the errors of `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose)
@@ -232,7 +232,7 @@ def refuse_two_limits(start: Start) -> None:
 
 
 def _refuse_unfit(start: Start) -> None:
-    """Raise RegardError for rows 1 to 5 and the cases a to c of the module's docstring."""
+    """Raise RegardError for this module's rows 1 to 5 and cases a to c, and for unfit files."""
     start.files.refuse_unfit(start.task)
     if start.data and (start.files.has_text or start.files.trees or start.tokenizer):
         raise RegardError(
@@ -242,7 +242,7 @@ def _refuse_unfit(start: Start) -> None:
 
 
 def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
-    """The data's directory, and whether it is prepared; RegardError if no data can be found."""
+    """The data's directory, and whether it is prepared; raises RegardError if there is no data."""
     if start.data is not None:
         return start.data, True
     data, can_be_prepared = start.out / "data", start.files.can_be_prepared

@@ -55,7 +55,8 @@ def steps_for(
     if isinstance(optimizer, ShardedAdam):
         return BySize(Sharded(model, smoothing, optimizer, loss), chosen, can_halve=False)
     if chosen.compiled and recipe.data.layout == "packed" and not is_turned_off():
-        model.make_tables(recipe.data.row_length)  # tables must exist before the program is traced
+        # The tables of positions must exist before the program is traced.
+        model.make_tables(recipe.data.row_length)
         return Compiled(model, smoothing, chosen.compiled(), warn, loss)
     return BySize(Whole(model, smoothing, loss), chosen, can_halve=True)
 
@@ -107,7 +108,7 @@ class Compiled(Whole):
     If the program or its backward pass cannot be compiled or captured in CUDA graphs, `warn` is
     called with the reason. A second program, without graphs, then learns from the batch. If this
     program fails, too, the loss is computed without being compiled. Only the first program computes
-    by `arithmetic`. If it fails, the model computes by its earlier arithmetic again.
+    by `arithmetic`. If the first program fails, the model computes by its earlier arithmetic again.
     """
 
     def __init__(
@@ -214,7 +215,7 @@ class Halves:
 
 
 class BySize:
-    """Learns from small batches by `whole`, from large ones in halves or by another arithmetic."""
+    """Learns by `whole`; large batches may be learned in halves, or by another arithmetic."""
 
     def __init__(self, whole: Whole, chosen: ForTraining, *, can_halve: bool):
         self._whole, self._chosen, self._can_halve = whole, chosen, can_halve

@@ -231,7 +231,8 @@ def _stack(layers: Iterable[nn.Module]) -> Any:
 def _initialise(module: nn.Module) -> None:
     """Initialise linear layers by Glorot uniform, embeddings by N(0, 1 / d_model).
 
-    Biases become 0. Learned positions are initialised by N(0, 1 / 2).
+    A separate output matrix is initialised like embeddings. Biases become 0. Learned positions
+    are initialised by N(0, 1 / 2).
     """
     # Parameters on the device "meta" have no memory, and drawing them would load a compiler.
     if any(p.is_meta for p in module.parameters()):

@@ -1,7 +1,7 @@
 """§6.1 Machine translation of text.
 
-Sentences are sorted by length within a window, and decoded in batches of a limited number of
-tokens; results come in the order of the sentences.
+Some sentences at a time, a window, are sorted by length and decoded in batches of a limited number
+of tokens; results come in the order of the sentences.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Translator(Decoding):
         """The best translation of each sentence; an empty sentence stays empty.
 
         If `split` is True, a sentence of more than `longest` pieces is translated in parts; if not,
-        such a sentence raises DataError. A lone surrogate, which is no character, raises DataError.
+        DataError is raised, as for a lone surrogate. TypeError is raised as in `stream`.
         """
         return [best[0].text for best in self.stream(sentences, split=split)]
 

@@ -49,8 +49,8 @@ class WordEmbedding(Embedding):
     ) -> Int[Tensor, "rows length"]:
         """The positions of all tokens of rows; the arguments are the fields of a `Rows`.
 
-        A position is STRIDE times the number of the word, from 0, plus the number of tokens since
-        the word began, up to STRIDE - 1.
+        A position is STRIDE times the number of the word in its sentence, from 0, plus the number
+        of tokens since the word began, up to STRIDE - 1.
         """
         first = positions == 0
         begins = (self._begins(ids) | first) & (segments != 0)

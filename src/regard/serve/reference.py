@@ -1,4 +1,4 @@
-"""The page at /docs, which describes every route; it is made from the OpenAPI description."""
+"""The page at /docs, which describes every route that the OpenAPI description contains."""
 
 import json
 from html import escape
@@ -13,7 +13,7 @@ border-bottom: 1px solid #8888; vertical-align: top } :root { color-scheme: ligh
 
 
 def reference_page(openapi: dict[str, Any]) -> str:
-    """The HTML page of an OpenAPI description; it has no script and loads no other files."""
+    """The HTML page of an OpenAPI description; the page has no script and loads no other files."""
     info = openapi["info"]
     title = escape(f"{info['title']} {info['version']}")
     parts = [
@@ -39,7 +39,7 @@ def reference_page(openapi: dict[str, Any]) -> str:
 
 
 def _body(operation: dict[str, Any], openapi: dict[str, Any]) -> list[str]:
-    """The HTML table of a request's fields, in a list; an empty list if the request has no body."""
+    """A list with the HTML table of a request's fields; an empty list if there is no body."""
     content = operation.get("requestBody", {}).get("content", {})
     if not content:
         return []

@@ -66,7 +66,7 @@ class Query(LookQuery):
 
     @property
     def is_large(self) -> bool:
-        """Whether writing the answer would block the event loop for too long."""
+        """Whether the answer has an alignment or attention, which take long to write as JSON."""
         return self.alignment or self.attention
 
 

@@ -21,7 +21,8 @@ from regard.text.passages import Passage
 
 BUSY = "The server is busy: try again later"
 RETRY_AFTER = (1, 4)
-"""A refused client is asked to try again after a random delay in this range, in seconds."""
+"""If a queue is full, the client is told to try again after a random delay in this range, in
+seconds."""
 READ_INLINE = 2000
 """Plain text of at most this many characters is split into sentences in the event loop's thread;
 longer text, and all HTML, is split in another thread. After that, the sub-words of a request's
@@ -72,7 +73,10 @@ class Job:
             yield
 
     async def renderings(self) -> AsyncIterator[Rendering]:
-        """Yield the result of each sentence in order, as soon as it is ready."""
+        """Yield the result of each sentence in order, as soon as it is ready.
+
+        Raises TimeoutError if a result is not ready at the time `until`.
+        """
         for future in self.futures:
             async with self.waiting():
                 rendering = await asyncio.wrap_future(future)
@@ -145,7 +149,7 @@ class Service:
             raise HTTPException(403, "Invalid API key")
 
     def check_size(self, request: Request, texts: Sequence[str]) -> None:
-        """Raise HTTPException for too many texts or characters."""
+        """Raise HTTPException for too many texts or characters; note the characters for the log."""
         characters = sum(map(len, texts))
         for size, limit in ((len(texts), self.limits.items), (characters, self.limits.characters)):
             if size > limit:

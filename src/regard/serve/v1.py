@@ -101,7 +101,8 @@ async def _job(
     """A context manager that starts to translate a text, and yields its job.
 
     `on_partial` is called with the number of a sentence, from 0, and its unfinished translation.
-    Raises HTTPException if attention is asked for, and the text has several sentences.
+    Raises HTTPException as `Service.jobs` does, and if `query` asks for attention although the
+    text has several sentences.
     """
 
     def ask(number: int, sentence: str) -> SentenceRequest:
@@ -149,7 +150,7 @@ async def _page(service: Service, request: Request, engine: Engine, query: Query
 
 
 class _Stream(StreamingResponse):
-    """An answer that is sent event by event, and closes its generator when the client has gone."""
+    """An answer sent event by event; its generator is closed even if the client has gone."""
 
     async def stream_response(self, send: Send) -> None:
         """Send the events of the generator, then close it.

@@ -1,4 +1,4 @@
-"""Where to cut a line that is too long: at the end of a clause, else between words."""
+"""Where to cut a line that is too long: after a clause, else between words, else in the middle."""
 
 import re
 

@@ -40,9 +40,9 @@ class Meetings:
 class DividedText:
     """The words of a text as arrays over their bytes, one word after another.
 
-    In each array, the element at the first byte of a piece describes the piece. In `words`, each
-    byte is written as one character c. `ids[c]` is the piece for c at the beginning of a word, and
-    `ids[mark + c]` the piece for c inside a word.
+    In each array, the element at the first byte of a piece describes the piece. `words` has words
+    with their counts; each byte of a word is written as one character c. `ids[c]` is the piece for
+    c at the beginning of a word, and `ids[mark + c]` the piece for c inside a word.
     """
 
     def __init__(self, words: Sequence[tuple[str, int]], ids: Mapping[str, int], mark: str):

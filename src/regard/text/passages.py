@@ -38,11 +38,12 @@ needs may grow with the square of the length."""
 
 @dataclass(frozen=True)
 class Passage:
-    """A text, which consists of kept[0] sentences[0] kept[1] sentences[1] ... kept[-1]."""
+    """A text in the order kept[0] sentences[0] kept[1] sentences[1] ... kept[-1]."""
 
     kept: tuple[str, ...]
     """The parts of the text that are not translated. There is one more part than sentences."""
     sentences: tuple[str, ...]
+    """The sentences to translate. In HTML, they are plain text: & instead of &amp;."""
     is_html: bool
 
     def written(self, translation: str) -> str:

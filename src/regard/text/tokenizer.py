@@ -327,7 +327,7 @@ def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
 
 
 def _agrees(given: Any, ours: Any) -> bool:
-    """Whether `given` equals `ours`, except for keys of `ours` that only a newer library writes."""
+    """Whether `given` equals `ours`; `given` may lack keys, because older libraries write fewer."""
     if isinstance(given, dict) and isinstance(ours, dict):
         return all(key in ours and _agrees(value, ours[key]) for key, value in given.items())
     if isinstance(given, list) and isinstance(ours, list):

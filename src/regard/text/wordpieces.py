@@ -219,7 +219,7 @@ class _Pairs:
         self._free.append(pair)
 
     def change(self, pair: int, by: int, starts: Positions | None = None) -> None:
-        """Add `by` to the count of a pair; `starts` are the new places where the pair occurs."""
+        """Add `by` to a pair's count, and `starts` to its places; forget the pair if it is gone."""
         if starts is not None:
             self.where[pair] = np.concatenate([self.where[pair], starts])
         left, right = int(self.left[pair]), int(self.right[pair])
@@ -241,7 +241,7 @@ class _Pairs:
         self._total -= weight
 
     def score(self, pairs: NDArray[np.int64]) -> None:
-        """Compute the gains of these pairs."""
+        """Compute and store the gains of these pairs; -inf for less than LEAST occurrences."""
         n, left, right = self._occur[pairs], self.left[pairs], self.right[pairs]
         into = self._into[pairs]
         joined = np.where(into < 0, 0, self.counts[into])

@@ -13,7 +13,7 @@ most frequent words are kept. Among equally frequent words, those that came firs
 
 
 def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
-    """A map from each word of the lines to its count.
+    """A map from words of the lines to their counts; above MOST_WORDS, rare words are left out.
 
     A space is put before each line, and lines are cut into words as in encoding: before each space,
     then by GPT-2's pattern, then into parts of at most `longest` bytes. As in GPT-2, each byte of a

@@ -254,7 +254,7 @@ def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def _score(line: str, name: str, number: int) -> tuple[float, int]:
-    """The score before the tab, and the position of the tab."""
+    """The score before the tab, and the tab's index; raises DataError without a finite score."""
     score = line.partition("\t")[0]
     try:
         value = float(score)

@@ -100,7 +100,7 @@ class _Stack:
         self.bottom, self.causal = bottom, causal
 
     def draw(self, memory: float | None) -> float:
-        """Draw the stack, and return the y of its top.
+        """Draw the stack, and return the y where its uppermost sub-layer ends.
 
         `memory` is the y of the encoder's output, from which arrows lead to the decoder; it is None
         for the encoder.
@@ -172,7 +172,7 @@ class _Stack:
     def _times(self, y: float) -> None:
         """Write the number of layers beside the stack, near the height y.
 
-        The numbers of parameters of one layer and of all layers are written below.
+        The layer's class and the parameters of one layer and of all layers are written below.
         """
         drawing, count = self.drawing, len(self.layers)
         x = self.x + self.side * (_FRAME + 14)

@@ -1,4 +1,4 @@
-"""Drawings by matplotlib: boxes, lines with bends and arrowheads, and text; the unit is points."""
+"""Drawings by matplotlib: boxes, circles, bent lines, arrowheads and text; the unit is points."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Point = tuple[float, float]
 
 @contextmanager
 def plotting() -> Iterator[type[Figure]]:
-    """A context with our settings of matplotlib, to draw figures in; yields the class `Figure`.
+    """A context with regard's settings of matplotlib, to draw in; yields the class `Figure`.
 
     An SVG keeps its text as text, and on one machine, the same drawing gives the same bytes. Raises
     MissingExtra if matplotlib is not installed.
@@ -144,7 +144,7 @@ class Drawing:
         self.axes.text(x, y, text, size=size, ha=side, va="center", color=colour, zorder=4)
 
     def arrow(self, *points: Point, head: bool = True) -> None:
-        """Draw a line from point to point with round bends; `head` adds an arrowhead."""
+        """Draw a line from point to point with round bends; `head` puts an arrowhead at the end."""
         from matplotlib.patches import PathPatch, Polygon
         from matplotlib.path import Path
 

@@ -78,7 +78,10 @@ class Look:
         return self.read if kind == "decoder" else self.source
 
     def as_json(self) -> dict[str, Any]:
-        """All fields as JSON values; weights are indexed [kind][layer][head][query][key]."""
+        """All fields as JSON values; the key "search" is left out if there is no account.
+
+        Under "attention" are the weights, indexed [kind][layer][head][query][key].
+        """
         found: dict[str, Any] = {
             "sentence": self.sentence,
             "translation": self.translation,

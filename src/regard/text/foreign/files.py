@@ -70,7 +70,8 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def vocabulary_file(given: str | Path | Mapping[str, int], name: str) -> Original:
     """The vocabulary file at the path `given`, or a new one with the pieces and ids in `given`.
 
-    `name` is the name of a new file, which is only in memory. Raises ModelError.
+    `name` is the name of a new file, which is only in memory. Raises ModelError if the file cannot
+    be read, or if a piece has a lone surrogate.
     """
     if not isinstance(given, Mapping):
         return read_original(given)

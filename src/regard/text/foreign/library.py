@@ -136,7 +136,10 @@ def _entries(file: Original) -> Mapping[str, int]:
 
 
 def _library(file: Original) -> tokenizers.Tokenizer:
-    """The tokenizer in a file; raises ModelError if the file is damaged or might run for ever."""
+    """The tokenizer in a file.
+
+    Raises ModelError if the file is damaged, has no or too many entries, or might run for ever.
+    """
     content = read_json(file)
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise ModelError(f"{file.path}: damaged, or not a tokenizer.json of the tokenizers library")

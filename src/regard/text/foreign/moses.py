@@ -291,7 +291,7 @@ def _merges(file: Original, separator: str, frequent: set[str] | None) -> Any:
 def _frequent(file: Original, threshold: int | None) -> set[str]:
     """The pieces whose count is at least `threshold`, or all pieces if `threshold` is None.
 
-    Each line of the file has a piece and its count. Raises ModelError.
+    Each line of the file must have a piece and its count; if not, ModelError is raised.
     """
     found = set()
     for number, line in enumerate(_lines(file), 1):

@@ -62,7 +62,10 @@ def surely_ends(expression: str) -> bool:
 
 
 class _Scanner:
-    """Reads the part of Oniguruma's syntax that tokenizers use, and refuses the rest."""
+    """Reads the syntax that tokenizers use, a part of Oniguruma's; raises _Unsafe for the rest.
+
+    Oniguruma is the library by which the tokenizers library matches regular expressions.
+    """
 
     def __init__(self, expression: str):
         self._rest = expression
@@ -72,7 +75,7 @@ class _Scanner:
         return not self._rest
 
     def alternatives(self) -> _Ways:
-        """Read parts separated by |, up to the end or a closing parenthesis."""
+        """Read alternatives up to the end or a closing parenthesis; return their ways together."""
         found = [self._sequence()]
         while self._take("|"):
             found.append(self._sequence())

@@ -280,13 +280,16 @@ def _vocabulary(files: Mapping[str, Original], side: str) -> dict[str, int]:
 
 
 def pieces_in(file: Original) -> dict[str, int]:
-    """A map from a SentencePiece model's pieces to ids; raises ModelError for a damaged file."""
+    """A map from the pieces of a SentencePiece model to their ids; raises the errors of `read`."""
     model = _model(file)
     return {model.id_to_piece(i): i for i in range(len(model))}
 
 
 def _named_tokens(config: dict[str, Any], path: Path) -> dict[str, str]:
-    """The special tokens of MarianTokenizer, by their keys in tokenizer_config.json."""
+    """MarianTokenizer's end, unknown and pad tokens, by their keys in the file `path`.
+
+    A key that `config` lacks gets the usual token. Raises ModelError if a token is not text.
+    """
     named = {}
     for key, usual in (("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")):
         token = config.get(key, usual)
