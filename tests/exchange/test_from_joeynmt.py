@@ -229,3 +229,14 @@ def test_words_are_divided_only_into_pieces_of_the_vocabulary(folder: Path, tmp_
     assert "".join(cut(config, tmp_path / "less.txt")) == " the dog"
     config["data"] = {"src": "en", "trg": "de", "level": "bpe"}  # JoeyNMT 1 reads text that is cut
     assert "<unk>" in cut(config, tmp_path / "less.txt")
+
+
+@pytest.mark.parametrize("table", [torch.ones(1, 50, 12), torch.ones(5, 7), torch.tensor(1.0)])
+def test_positions_that_are_no_sinusoids_are_refused(tmp_path: Path, table: Tensor) -> None:
+    write_joey(tmp_path / "theirs", pre=False, tied=True)
+    path = tmp_path / "theirs" / "5.ckpt"
+    held = torch.load(path)
+    held["model_state"]["encoder.pe.pe"] = table
+    torch.save(held, path)
+    with pytest.raises(ModelError, match=r"encoder\.pe\.pe holds other positions"):
+        read_joeynmt(tmp_path / "theirs")
