@@ -5,7 +5,7 @@ ends with an error message and exit status 2, the function raises a RegardError 
 The message names options of the command. The arguments of a function have the names of the
 command's options, except that --from is `start_from`, --set is `changes`, and --time is `minutes`.
 
-A function imports modules only when it is called, because PyTorch takes more than a second to load.
+A function imports PyTorch only when it is called, because PyTorch takes over a second to load.
 """
 
 import json
@@ -71,17 +71,19 @@ def prepare(
         tokenizer                   a tokenizer.json to use; by default, a tokenizer is learned
         recipe                      a recipe, its name or its file; by default, the recipe
                                     "small-parse" for trees, or the recipe "small" for text, with a
-                                    vocabulary, row length and maximum length that suit the text
+                                    vocabulary, row length, maximum length and BLEU tokenizer that
+                                    suit the text
         changes                     fields of the recipe to change: {"data.max_length": 100}
         workers                     how many processes may share the work on text; by default, one
-                                    for each usable core
+                                    for each usable core. Not for trees
         progress                    called with a `data.aligned.Progress`, again and again, while
                                     the files are read
 
-    Returns how many pairs were kept and left out, the size of the vocabulary, and the checksum of
-    the tokenizer. Raises DataError for files that cannot be used, or if `out` holds other files;
-    RecipeError for an invalid recipe or change; ModelError for a tokenizer that cannot be used; and
-    RegardError if arguments exclude each other.
+    Returns how many pairs or trees were kept and left out, the sizes of the vocabularies, and the
+    checksum of the tokenizer. Raises DataError for files that cannot be used, or if `out` holds
+    other files; RecipeError for an invalid recipe or change; ModelError for a tokenizer that cannot
+    be used; and RegardError if arguments exclude each other, if no files to learn from are given,
+    if a file is in `out`, or if the recipe does not fit the files.
 
     >>> report = regard.prepare(source="a.en", target="a.de", out="prepared")  # doctest: +SKIP
     >>> report.train.kept                                                      # doctest: +SKIP
@@ -166,8 +168,8 @@ def train(
     other than SIGHUP stops training at once, without a checkpoint, unless several processes train.
 
     Raises RecipeError, DataError or ModelError for a recipe, data or a model that cannot be used,
-    TrainingError if training cannot begin or continue, and RegardError if arguments exclude each
-    other.
+    TrainingError if training cannot begin or continue, and RegardError if arguments are missing or
+    exclude each other, or if `out` cannot hold this run.
 
     >>> run = regard.train(source="a.en", target="a.de", out="runs/a")  # doctest: +SKIP
     >>> regard.load(run).translate(["A dog sleeps."])                   # doctest: +SKIP
@@ -212,7 +214,7 @@ def train(
 
 
 def _refuse_unfit(start: "Start") -> None:
-    """Raise RegardError for two limits of time, or if --seeds or --diversify began `start.out`."""
+    """Raise RegardError for two limits of time, or if --seeds or --diversify began the run."""
     from regard.diversified import refuse_diversified
     from regard.members import alone
     from regard.start import refuse_two_limits
@@ -304,7 +306,7 @@ def _assignments(changes: Changes | None) -> list[str]:
 
 
 def _scalar(value: Any) -> bool | int | float | str:
-    """Convert a NumPy scalar to a Python value; raises TypeError for any other object."""
+    """The Python value of a NumPy scalar; raises TypeError for an object without `item`."""
     if not hasattr(value, "item"):
         raise TypeError(f"{value!r:.80} is no value of a field")
     found: bool | int | float | str = value.item()

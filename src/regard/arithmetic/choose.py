@@ -238,8 +238,8 @@ def with_loops(arithmetic: Arithmetic) -> Arithmetic:
 def for_few_rows(model: Any) -> Any:
     """A `FewRows` that computes `start` and `step` of this model by compiled loops, or None.
 
-    The result is None if `model.by` has no `few_rows_limits`, or if loops cannot compute the model.
-    Loading the loops takes 0.3 s, or 15 to 45 s the first time on a machine.
+    The result is None if `model.by.few_rows_limits` is None, if loops are not available, or if they
+    cannot compute the model. Loading them takes 0.3 s, or 15 to 45 s the first time on a machine.
     """
     if model.by.few_rows_limits is None or not _is_usual(model) or not can_use_loops():
         return None
@@ -261,7 +261,7 @@ def _is_usual(model: Any) -> bool:
 
 @cache
 def can_use_loops() -> bool:
-    """Whether the loops are available: False if Numba is missing or refuses this version of NumPy.
+    """Whether the loops are available: False if Numba is missing or cannot be imported.
 
     The first call loads them (0.25 s) or, once per machine, compiles them (10 to 20 s).
     """

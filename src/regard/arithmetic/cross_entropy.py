@@ -111,7 +111,7 @@ def _terms(
     """The plain loss of a chunk, what smoothing adds and, with two passes, what consistency adds.
 
     Each term is a sum over tokens. If `by.learning` is True or there are two passes, the logits of
-    each pass are turned into their gradient, in place.
+    each pass are turned, in place, into their gradient without its last term, -epsilon / V.
     """
     real = t != 0
     if consistency:

@@ -111,7 +111,7 @@ class CudaMask(Mask):
 
 
 class CudaCache(Cache):
-    """A cache into which the kernel `WRITE` writes keys and values."""
+    """A cache; the kernel `WRITE`, if it can be used, writes keys and values into given slots."""
 
     def write(self, keys: Tensor, values: Tensor, places: Tensor) -> None:
         """Write keys and values into the slots `places` of each sentence."""
@@ -127,7 +127,7 @@ class Cuda(Fused):
     decode batches.
     """
 
-    # So many sentences are cut into batches together that all streams have batches.
+    # So many sentences are divided into batches together, because all streams need batches.
     window = 16_384
     # A batch has many tokens, because even a small step takes milliseconds to launch.
     batch_tokens = 16_384

@@ -32,8 +32,9 @@ class RecordedSteps(threading.local, Granule):
 
     Before the first recording, one step is made without a recording. In this step, libraries
     prepare what they cannot prepare while a graph is recorded, and kernels are compiled for the
-    number of candidates. After a recording has worked, later granules with the same number of
-    candidates replay all of their steps. Steps are made one by one, without a recording,
+    number of candidates (the continuations of a sentence that a step ranks highest). After a
+    recording has worked, later granules with the same number of candidates replay all of their
+    steps. Steps are made one by one, without a recording,
 
     - if a granule has fewer steps than `WORTH_RECORDING`;
     - on a CPU;
@@ -46,7 +47,7 @@ class RecordedSteps(threading.local, Granule):
         super().__init__(steps)
         self._works = True
         self._warm = set[int]()
-        """The numbers of candidates for which a step has been recorded."""
+        """The numbers of candidates for which a step was recorded since recording last failed."""
         self._refused: Any = None
         """The rules of the last search whose steps could not be recorded, else None."""
         self._stream: torch.cuda.Stream | None = None

@@ -197,7 +197,7 @@ def scale_rows(y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Ten
 
 
 def _scale(entry: Tensor, rounded: int) -> Tensor:
-    """The scale for which entry / scale is the integer `rounded`; the scale is never 0."""
+    """The scale entry / rounded + `TINY`, never 0; entry / scale is nearly `rounded`."""
     return torch.add(TINY, entry, alpha=1 / rounded)
 
 

@@ -1,12 +1,12 @@
 """The recipe that learns most from a text in a given time, on this machine.
 
-The machine's speed decides how many target tokens a model learns from: some steps of each model are
-timed. Each model in rule.toml has a number `tokens_per_weight`: the target tokens that it needs for
-each of its weights. The largest model that learns from so many tokens is chosen; only the first
-`most_passes` passes over the text count. Vocabulary and row length depend on the text, and the
-smallest model has a limit of its own on the vocabulary, and a first embedding of its own; dropout
-and label smoothing depend on the number of passes over the text; batch size and warm-up depend on
-the number of steps.
+The machine's speed decides how many target tokens a model learns from: some steps of models are
+timed, from the smallest model on. Each model in rule.toml has a number `tokens_per_weight`: the
+target tokens that it needs for each of its weights. The largest model that learns from so many
+tokens is chosen, or the smallest if none does; only the first `most_passes` passes over the text
+count. Vocabulary and row length depend on the text, and the smallest model has a limit of its own
+on the vocabulary; dropout and label smoothing depend on the number of passes over the text; batch
+size and warm-up depend on the number of steps.
 
 The expected loss (`regard.budget.loss`) is computed only to inform the user.
 """
@@ -48,12 +48,12 @@ VALIDATED = 100
 LEAST_STEPS = 3000
 """Batches are halved, down to rule.toml's least size, until this many steps fit in the time."""
 WARM_UP = 1 / 6
-"""Warm-up takes at most this share of a run. In a short run, the learning rate reaches the same
-peak after fewer steps."""
+"""Warm-up takes at most this share of a run, but at least 20 steps. In a short run, the learning
+rate reaches the same peak after fewer steps."""
 LONGEST_STEP, TIMING = 3.0, 0.2
-"""A model is not timed if its step would take more seconds than LONGEST_STEP, or if the timing of
-smaller models has already taken the share TIMING of the run's time. The speed of the model is then
-computed from the speed of a smaller model."""
+"""The smallest model is timed. A larger one is not if its step would take more than LONGEST_STEP
+seconds, or if the timing of smaller models has already taken the share TIMING of the run's time.
+The speed of the larger model is then computed from the speed of a smaller model."""
 
 
 class Choice(NamedTuple):
@@ -112,13 +112,14 @@ def choose(
     """Choose the recipe that is expected to be best after this time.
 
     `measure` is called for one model after the other, smallest first, until a model would learn
-    from too few tokens for its size. If timing a model would take long, its speed is computed from
-    the speed of the last model that was timed. The time of these calls is subtracted from the time
-    for training. If the last call took more than TIMED seconds, the excess is subtracted once more:
-    on a GPU, the excess is the time of compiling, and training compiles the model again. At least a
-    third of the whole time is left for training. `asked` are the user's changes, as `Recipe.set`
-    takes them; every recipe keeps them. Raises TrainingError if not even the smallest model fits
-    the memory, and RecipeError if `asked` is invalid or does not fit the tokenizer.
+    from too few tokens for its size, or does not fit the memory. If timing a model would take long,
+    its speed is computed from the speed of the last model that was timed. The time of these calls
+    is subtracted from the time for training. If the last call took more than TIMED seconds, the
+    excess is subtracted once more: on a GPU, the excess is the time of compiling, and training
+    compiles the model again. At least a third of the whole time is left for training. `asked` are
+    the user's changes, as `Recipe.set` takes them; every recipe keeps them. Raises TrainingError if
+    not even the smallest model fits the memory, and RecipeError if `asked` is invalid or does not
+    fit the tokenizer.
     """
     return _choose(corpus, minutes, partial(_timed, measure or tokens_per_second), asked)
 
@@ -182,7 +183,7 @@ def with_time(recipe: Recipe, minutes: float) -> Recipe:
 
 
 def for_several_times(corpus: ParallelText, minutes: float, asked: tuple[str, ...]) -> list[Choice]:
-    """The choices for `minutes` and for BUDGETS, shortest first; each model is timed once."""
+    """The choices for `minutes` and BUDGETS, shortest first; no model is timed more than once."""
     timed = cache(partial(_timed, tokens_per_second))
     return [_choose(corpus, each, timed, asked) for each in sorted({minutes, *BUDGETS})]
 
@@ -192,8 +193,8 @@ def _starts(
 ) -> dict[Recipe, tuple[ParallelText, float]]:
     """The recipes of rule.toml's models, smallest first, each with a text and a number.
 
-    The text gets the largest vocabulary that suits the model, unless `asked` sets a vocabulary. The
-    number is how many tokens the model needs for each weight. If `asked` makes several recipes
+    The text gets the model's limit on the size of the vocabulary, unless `asked` sets this size.
+    The number is how many tokens the model needs for each weight. If `asked` makes several recipes
     equal, the text and the number of the first one are kept.
     """
     is_asked = "tokenizer.vocabulary" in map(assigned_field, asked)

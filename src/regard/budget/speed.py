@@ -70,7 +70,7 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
 
 
 def _arbitrary_pairs(corpus: ParallelText, recipe: Recipe) -> ArbitraryPairs:
-    """Pairs of arbitrary sub-words, with the lengths of the corpus's pairs."""
+    """Pairs of arbitrary sub-words; the lengths are estimated from the corpus's pairs."""
     most = min(recipe.data.max_length, recipe.data.row_length)
     lengths = np.array(corpus.lengths) / corpus.characters_per_token() + 1
     repeated = np.resize(lengths.astype(np.int32).clip(2, most), (SAMPLED * 4, 2))

@@ -143,7 +143,7 @@ class _Counted:
         self.read = [0, 0]
         """Numbers of characters in all sources and in all targets."""
         self.first: list[tuple[int, int]] = []
-        """For each of the first SAMPLED pairs counted, the characters in its source and target."""
+        """The numbers of characters in source and target, for the first SAMPLED pairs counted."""
         self.targets: list[str] = []
         """The targets of the first SAMPLED pairs counted."""
         self._every = 1

@@ -188,7 +188,7 @@ def score_costs(seed: int) -> Measured:
 
 
 def _cost(attend: Callable[[Tensor, Tensor, Tensor], Tensor], qkv: Tensor) -> tuple[float, float]:
-    """Milliseconds of processor time, and megabytes that are kept for the backward pass."""
+    """Milliseconds of processor time (least of five), and megabytes kept for the backward pass."""
     kept = {}
 
     def keep(x: Tensor) -> Tensor:

@@ -39,14 +39,14 @@ class Trained:
     is the BLEU of all other sentences. `perplexity` and `accuracy` (percent) tell how well the
     model predicts the next piece in the validation set, given the right pieces before it.
     `train_perplexity` is the perplexity of the last batches in the journal. A training that
-    diverged gets the numbers of a model that guesses: a BLEU of 0, and the size of the vocabulary
-    as perplexity.
+    diverged gets the numbers of a model that guesses: BLEU and accuracy are 0, and perplexity is
+    the size of the vocabulary.
     """
 
     name: str
 
     def settings(self, size: Size) -> str:
-        """The recipe and the size, as text."""
+        """The fields of the recipe that differ from the defaults, and the size, as text."""
         return f"{settings_of(training_recipe(self.name, 1, 1))} {size}"
 
     def run(self, seed: int, out: Path, size: Size) -> Measured:

@@ -34,8 +34,8 @@ def score_trees(
     in that file, unless they are None. If `rows` is True, a row for each sentence is printed before
     the summary. If `as_json` is True, only the summary is printed, as JSON. A remark is written to
     standard error if a tree has several lines, or if the trees of only one file are inside brackets
-    without a label, as in `( (S ...))`. Raises DataError if a file is unreadable or if only one
-    file is empty, and typer.Exit(1) after more errors than allowed.
+    without a label, as in `( (S ...))`. Raises DataError if a file is unreadable, if only one file
+    is empty, or if both are standard input; typer.Exit(1) after more errors than allowed.
     """
     if str(gold) == str(test) == "-":
         raise DataError("can be read only once: save it in a file first", "standard input")

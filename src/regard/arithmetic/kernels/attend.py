@@ -62,7 +62,8 @@ def _attend(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     """One program computes one head of one row, `size` keys at a time.
 
     `count` is the number of keys, and `capacity` the number of slots. `of_head` and `of_query` are
-    strides of `query`. `each_query` says whether each query has a mask of its own.
+    strides of `query`. `each_query` says whether each query has a mask of its own. `some`,
+    `k_width` and `v_width` are the number of queries, d_k and d_v, rounded up by `_padded`.
     """
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     one, k_at, v_at = tl.arange(0, some), tl.arange(0, k_width), tl.arange(0, v_width)

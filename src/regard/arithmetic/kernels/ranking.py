@@ -31,7 +31,7 @@ def ranking_kernel(
 def _rank(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     values, places, number, count: tl.constexpr, size: tl.constexpr
 ):
-    """One program ranks the values of one sentence; `size` is at least their `number`."""
+    """One program ranks the `number` values of a sentence; `size` is a power of 2 >= `number`."""
     taken: tl.constexpr = -2147483648  # marks ranked values; it is below the integer of every value
     sentence = tl.program_id(0).to(tl.int64)
     index = tl.arange(0, size)

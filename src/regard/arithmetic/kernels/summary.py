@@ -19,7 +19,8 @@ def summary_kernel(
 ) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
     """The largest logit of each block of tokens, and each row's log-sum-exp; both are fp32.
 
-    `block` is the number of tokens in a block, a power of 2. A row of -inf has the log-sum-exp 0.
+    `block` is the number of tokens in a block, a power of 2 up to `TOKENS`. A row of -inf has the
+    log-sum-exp 0.
     """
     rows, vocabulary = logits.shape
     blocks = -(-vocabulary // block)

@@ -160,7 +160,10 @@ def encode_layers(
 
 @loop_for_weights("void(float32[:, ::1], {w}[::1], float32[::1], float32[:, :, ::1])")
 def project(x: Numbers, weights: Numbers, numbers: Numbers, out: Numbers) -> None:
-    """Write x W^T + b to out[i], for the i-th W; all matrices have the same number of outputs."""
+    """Write (x W^T) * scale + b to out[i], for the i-th W, scale and b.
+
+    All matrices have the same number of outputs.
+    """
     for i in range(len(out)):
         out[i], weights, numbers = _layer(x, out.shape[2], weights, numbers)
 
