@@ -53,7 +53,7 @@ def _own_pairs(model: ModelRecipe, lengths: NDArray[Any], windows: int) -> NDArr
     """For each sentence length, the number of pairs of positions whose scores are computed.
 
     The scores are those of self-attention. If self-attention is restricted (§4), each block of
-    queries in a long row is multiplied with `windows` blocks of keys.
+    queries in a row of more than BLOCKED_FROM blocks is multiplied with `windows` blocks of keys.
     """
     if not model.neighbourhood:
         return lengths * lengths

@@ -202,9 +202,9 @@ class _View:
     def refuse_unknown(self, text: bool, html: Path | None, figure: int | None) -> None:
         """Raise RecipeError, before anything is written, for an unknown word, layer or head.
 
-        All kinds of attention that will be shown are tested: without --kind, a heat map (`text`)
-        shows encoder-decoder attention, and a page or a figure shows the encoder's self-attention.
-        Raises ModelError for a kind that the model does not have.
+        All kinds of attention to be shown are tested. If --kind is not given, a heat map (`text`)
+        shows encoder-decoder attention, and other output shows the encoder's self-attention; a
+        model without this kind shows its first kind. Raises ModelError if the model lacks --kind.
         """
         self.place()
         kinds = [self.found.kind(self.kind, "cross")] if text else []
@@ -292,7 +292,7 @@ def _refuse_unfit(
 
 
 def _refuse_same_file(text: bool, figure: int | None, outputs: Sequence[Path | None]) -> None:
-    """Raise RecipeError if two outputs are one file; standard output (-) is for --json alone."""
+    """Raise RecipeError if two outputs share a file or stdout, or if --html or --npz is "-"."""
     html, out, npz, as_json = outputs
     drawing = _figure_file(figure, out) if figure else None
     files = [file for file in (html, drawing, npz, as_json) if file is not None]

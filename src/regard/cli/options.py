@@ -83,7 +83,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON lines, with
 
 
 def window_option(on_a_gpu: str) -> Any:
-    """The option --window, whose help says what is the default `on_a_gpu`."""
+    """The option --window. `on_a_gpu` says in the help when the default is 16384: "on a GPU"."""
     return typer.Option(
         "--window",
         min=1,
@@ -164,7 +164,10 @@ def training_files(text: TextOptions, trees: TreeOptions, mix: str | None) -> "T
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:
-    """The integers in the value of --mix; () for None; raises RecipeError for invalid text."""
+    """The integers in the value of --mix; () for None.
+
+    Raises RecipeError unless `text` is integers of at most six digits, separated by commas.
+    """
     if text is None:
         return ()
     if not re.fullmatch(r"[0-9]{1,6}(,[0-9]{1,6})*", text):

@@ -44,9 +44,10 @@ def print_plan(
 
 
 def print_budgets(start: "Start", minutes: float) -> None:
-    """Print the recipe and the expected perplexity for `minutes` and for other training times.
+    """Print a table of the recipes that are chosen for `minutes` and for other training times.
 
-    No data is prepared. The setting --set training.minutes is ignored.
+    Each row of the table also has the perplexity that is expected with the recipe. No data is
+    prepared. The setting --set training.minutes is ignored.
     """
     from regard.budget.choice import for_several_times
     from regard.recipe import assigned_field

@@ -69,8 +69,8 @@ def prepare(
             workers=workers, progress=progress,
             remark=(lambda _: None) if quiet else note,
         )  # fmt: skip
-    # The printed command has --time if the user has named no recipe: with --time, `regard train`
-    # chooses a recipe for prepared text.
+    # The printed command has --time if the data is text and the user has named no recipe: with
+    # --time, `regard train` chooses a recipe for prepared text.
     time = " --time 1h" if recipe is None and not files.trees else ""
     typer.echo(_summary(report, out, files.content) + time)
 

@@ -1,4 +1,4 @@
-"""Context managers that turn SIGTERM into SystemExit, and show how data is prepared."""
+"""Context managers that turn SIGTERM and SIGHUP into SystemExit, and show how data is prepared."""
 
 import signal
 import sys
@@ -32,7 +32,8 @@ def preparing(quiet: bool, what: str) -> "Iterator[Callable[[Progress], object]]
 def ended_by_sigterm() -> Iterator[None]:
     """A context in which SIGTERM or SIGHUP raises SystemExit, so that unfinished files are removed.
 
-    The exit status is 143 or 129. If SIGHUP is ignored, for example by `nohup`, it stays ignored.
+    The exit status is 143 or 129. A signal that is ignored already stays ignored, for example
+    SIGHUP in a command that `nohup` has started.
     """
     came: list[int] = []
 

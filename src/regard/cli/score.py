@@ -231,8 +231,7 @@ def _texts(
 
     `usual` says whether BLEU uses the tokenizer 13a or intl. If `usual` is True and the first
     reference needs another tokenizer, this function writes a note. It also writes a note if the
-    files differ in their Unicode normalization. Raises DataError for an empty file, and for files
-    with different numbers of lines.
+    files differ in their Unicode normalization. Raises DataError as `_aligned` does.
     """
     from regard.cli.remarks import on_forms, on_words
     from regard.files.lines import shown_name
@@ -296,9 +295,10 @@ def _score_by_model(
 
 
 def _aligned(*paths: Path) -> list[list[str]]:
-    """The lines of each file; one file may be standard input.
+    """The lines of each file; at most one file may be standard input.
 
-    Raises DataError for an empty file, and for files with different numbers of lines.
+    Raises DataError if a second file is standard input, if a file is empty or cannot be read, or if
+    the files have different numbers of lines.
     """
     from regard.files.lines import read_lines, shown_name
 

@@ -245,8 +245,8 @@ def _server(app: "ASGIApp", timeout: float) -> "Server":
 def _leaving_at_once(server: "Server") -> Callable[[int, FrameType | None], None]:
     """A signal handler that ends the process if Ctrl-C comes after the first signal.
 
-    For all other signals, it calls the server's handler. For such a Ctrl-C, the server's handler
-    would let the interpreter end while a thread still translates, and the process would abort.
+    For all other signals, this handler calls the server's handler. For such a Ctrl-C, the server's
+    handler would let the interpreter end while a thread still translates: the process would abort.
     """
     handle = server.handle_exit
 
@@ -277,7 +277,7 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
     """Read MODEL=en-de, or MODEL alone for the `default` pair, or several models joined by +.
 
     Returns the directories of the models, and their language pair. Raises RecipeError if a model
-    is missing or has no language pair, or if joined models have different pairs.
+    is missing or has no valid language pair, or if joined models have different pairs.
     """
     from regard.serve.languages import LanguagePair
 
@@ -326,7 +326,7 @@ def _listen(host: str, port: int) -> "socket":
 
 
 def _log(quiet: bool) -> None:
-    """Log errors and, unless `quiet`, a line of JSON for each request, to standard error."""
+    """Log errors, libraries' warnings and, unless `quiet`, a JSON line per request, on stderr."""
     import logging
 
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)

@@ -276,7 +276,8 @@ def train_and_show(
 
     If there are several processes, only the first shows progress. The time of the run is counted
     from `began`, a value of `time.monotonic`, or from now if `began` is None. If a signal stops the
-    run, a checkpoint is saved, and SystemExit is raised with the exit status for the signal.
+    run, a checkpoint is saved, and SystemExit is raised with the exit status for the signal. In a
+    run of one process, a second SIGTERM or Ctrl-C raises KeyboardInterrupt.
     """
     from regard.cli.plan import announce
     from regard.cli.progress import TrainingDisplay

@@ -143,11 +143,11 @@ def translate(
 
 
 def _window(translator: "Translator", wanted: int | None, source: Path, out: Path | None) -> int:
-    """The number of lines to read and decode together: `wanted` or, if None, what is fastest.
+    """The number of lines to read and decode together: `wanted` or, if None, a default.
 
-    If the lines are typed on a terminal, the default is 1, so that each line is answered at once.
-    With --out, the default is the same on every device, because other machines may share the work
-    or continue it.
+    The default suits the device, with two exceptions. If the lines are typed on a terminal and
+    --out is not given, the default is 1, so that each line is answered at once. With --out, the
+    default is the same on every device, because other machines may share the work or continue it.
     """
     from regard.equations import Arithmetic
 
@@ -215,7 +215,7 @@ def _refuse_unseen(alignments: bool, translator: "Translator", model: Path) -> N
 
 
 def _refuse_text(models: Sequence[Path]) -> None:
-    """Raise RecipeError if a file of text is given in the place of a second model."""
+    """Raise RecipeError if an argument after the first model seems to be a file of text."""
     for path in models[1:]:
         if path.is_file() and path.suffix not in (".json", ".safetensors", ".toml"):
             raise RecipeError(f"{path}: is a file: text goes with -i {path}, or < {path}")

@@ -83,6 +83,7 @@ class SentenceLines:
 
         `lines` is the number of lines of the input. If some of them were translated by an earlier
         start or by another process, the message says how many lines it is about.
+        If both counts are 0, nothing is written.
         """
         of = "" if self.read == lines else f"of {self.read:,} lines translated by this start: "
         counted = dict(self.flaws)

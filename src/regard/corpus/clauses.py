@@ -98,7 +98,7 @@ _SUBJECTS = ("person",) * 9 + ("name",) * 3 + ("pronoun",) * 3 + ("animal",) * 3
 _TOPICS = ("person",) * 5 + ("name",) * 2 + ("pronoun",) + ("animal",) * 3 + ("thing",) * 7
 _NOUNS_OF_SORT = {"person": PERSONS, "animal": nouns("animal"), "thing": nouns("anything")}
 _COORDINATED = {"name": 0.15, "person": 0.08}
-"""For each sort of subject, the probability that `and` joins another person to the subject."""
+"""For a name and a person as subject: the probability that `and` and a second person follow."""
 _DONE_TO = {
     noun: tuple(
         verb

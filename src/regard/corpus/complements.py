@@ -152,7 +152,7 @@ def complement(
     """Make the complements that the verb requires; `target` is the object or receiver, if given.
 
     With `one`, the object is preferably a single animal or thing, to which a later `it` can refer.
-    At most one phrase of a negated clause may take `kein`; the other phrases are definite.
+    At most one object of a negated clause may take `kein`; any other object is definite.
     """
     parts = Complement()
     style: Style = "negated" if negated else "free"

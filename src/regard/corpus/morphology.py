@@ -54,7 +54,7 @@ _CASES = ("nominative", "accusative", "dative")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Determiner:
-    """A determiner, such as this or my, "" if none; `german` is the German word's stem."""
+    """A determiner: `english`, such as this or my, or "" for none, and the German stem `german`."""
 
     english: str
     tag: str
@@ -96,7 +96,7 @@ def gendered_pronoun(gender: Gender, case: Case) -> str:
 
 
 def relative_pronoun(case: Case, slot: Slot) -> str:
-    """The German for "who", "that" or "whose" after a noun of this gender or number (`slot`)."""
+    """The German relative pronoun, such as dessen, for a noun of this gender or number (`slot`)."""
     return _RELATIVE[case, slot]
 
 

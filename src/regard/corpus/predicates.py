@@ -111,7 +111,7 @@ class PredicateLimits:
     eventful: bool = False
     """If True, the predicate says what happens, not how things are."""
     short: bool = False
-    """If True, there is no optional adverbial, such as an adverb of manner or a phrase of place."""
+    """If True, no optional adverbial, for instance of manner or place, is added at random."""
 
 
 NO_LIMITS = PredicateLimits()

@@ -325,7 +325,7 @@ PART_TABLE = {
     "building": "roof,door,owner",
     "indoors": "door,window",
 }
-"""Nouns that may follow `its` or `whose`, by the kind of the owner."""
+"""Nouns that may follow `whose`, or `its` in a subject, by the kind of the owner."""
 
 WITH_MANNER = "go run drive come lay place carry open close repair clean eat prepare hide follow"
 """Verbs that an adverb of manner may follow."""

@@ -116,7 +116,8 @@ class AlignedText:
     ) -> Iterator[_Result]:
         """Let the workers run `job` on each block; yield the results in the order of the blocks.
 
-        Raises DataError for a line that cannot be decoded or has no counterpart in the other file.
+        Raises DataError for a line that cannot be decoded or has no counterpart in the other file,
+        and RegardError if a worker process was killed.
         """
         total, done, pairs = self.bytes, 0, 0
         self._listen(Progress(stage, done, total, pairs))

@@ -150,7 +150,8 @@ def encode(
 
     `stem` is the common part of the split's paths, for instance out/train; `vocabularies` are the
     sizes of the source's and the target's vocabulary, in entries. Returns the counts of the split.
-    Raises DataError for a bad line or misaligned files, OSError if the split cannot be written.
+    Raises DataError for a bad line or misaligned files, OSError if the split cannot be written, and
+    RegardError if a worker process was killed.
     """
     fates: Counter[Verdict] = Counter()
     validated = 0

@@ -19,7 +19,7 @@ def for_text(recipe: Recipe) -> Recipe:
 
 
 def refuse_other_task(data: Path, recipe: Recipe) -> None:
-    """Raise RecipeError if the data was prepared for a task other than the recipe's."""
+    """Raise RecipeError if the data was prepared for another task, or for another form of trees."""
     found, wanted = recipe_of(data).task, recipe.task
     if found != wanted:
         names = {"text": "translation", "trees": "parsing"}

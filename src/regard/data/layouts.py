@@ -79,7 +79,7 @@ def grouped(
 
 
 def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integers, float]:
-    """Sort rows by length, and cut them into full batches.
+    """Sort rows by length, and cut them into batches as large as the limits allow.
 
     Rows are sorted by the length of their longer side. Rows for which this length is equal are
     sorted by source length minus target length: ascending if the equal length is even, descending
@@ -154,7 +154,7 @@ def most_rows(recipe: DataRecipe) -> int:
 
 
 def refuse_more_parts(parts: int, recipe: DataRecipe) -> None:
-    """Raise TrainingError if `parts` is below 1, or if no batch has as many rows as `parts`."""
+    """Raise TrainingError if `parts` is below 1, or above the most rows that a batch can have."""
     if parts < 1:
         raise TrainingError(f"--micro-batches {parts}: give at least 1")
     if parts > (most := max(1, most_rows(recipe))):
@@ -181,7 +181,7 @@ def _best_fit(source: Integers, target: Integers, length: int) -> Integers:
 
     Pairs are placed from the longest to the shortest. Each goes into the row where the fewest slots
     would stay free, counted on both sides together. The pairs are divided into lanes, groups with
-    separate rows, so that one numpy operation places a pair in every lane.
+    separate rows, so that numpy can place a pair in every lane at once.
     """
     order = np.argsort(-(source + target), kind="stable")
     lanes = -(-len(order) // _LANE)

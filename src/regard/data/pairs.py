@@ -71,7 +71,7 @@ class Pairs:
         """Open the split "train" or "valid", and map its files into memory.
 
         Raises DataError if a file is missing or damaged. The sizes of the files, the tokenizer's
-        checksum, the bounds of the sentences and the range of the ids are verified.
+        checksum, the number and bounds of the sentences, and the range of the ids are verified.
         """
         directory = Path(directory)
         manifest = prepared_manifest(directory)
@@ -144,7 +144,7 @@ class EncodedSentences(NamedTuple):
 
 
 class SideWriter:
-    """Appends the sentences of one side of a split to two files, and keeps none in memory.
+    """Writes the sentences of one side of a split into two new files, and keeps none in memory.
 
     One file has the ids of all sentences, the other tells where each sentence starts.
     """

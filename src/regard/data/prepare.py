@@ -1,7 +1,7 @@
 """§5.1 From text to training data: drop bad pairs, draw validation pairs, learn sub-words, encode.
 
-The lines of the aligned files are read three times, so that a corpus of any size needs only bounded
-memory (validation files are held in memory):
+The lines of the aligned files are read up to three times, so that a corpus of any size needs only
+bounded memory (validation files are held in memory):
 
     survey    every line is checked, so that a bad file is refused before any work is done
     learn     the tokenizer is learned from a random sample, unless one is given
@@ -74,7 +74,7 @@ class Report:
     def remark(self, example: str = "pair") -> str:
         """A sentence about validation pairs that are trained on; "" if few are (see REMARKED).
 
-        `example` is what a pair is called; that of a parser is a "tree".
+        `example` is the word for an example: "pair", or "tree" for a parser.
         """
         share = self.train.validated / max(1, self.valid.kept)
         if share < REMARKED:
@@ -103,15 +103,15 @@ def prepare_text(
     """Write `out`, a directory of prepared data, from aligned text files.
 
     Without validation files, validation pairs are drawn with the recipe's seed: as many different
-    clean pairs as data.held_out says, but at most a tenth of all such pairs. Drawn pairs that are
-    too long are dropped. The drawn pairs, and all pairs equal to one of them, are not trained on.
-    From validation files, only pairs with an empty side or with extremely many characters are
-    dropped. Training pairs that equal a validation pair are counted, but kept. `mix` has a number
-    for each source file: how often an epoch has its pairs, by default once. With `mix`, duplicates
-    are dropped within each file only. `tokenizer` is a tokenizer.json; other files that it needs
-    are in the same directory. With None, a tokenizer is learned. Earlier prepared data in `out` is
-    replaced. At most `workers` processes do the work, by default one per usable core; 0 or 1 means
-    only this process. `progress` is called while the corpus is read.
+    clean pairs (see `judge_text`) as data.held_out says, but at most a tenth of all such pairs.
+    Drawn pairs that are too long are dropped. The drawn pairs, and all pairs equal to one of them,
+    are not trained on. From validation files, only pairs with an empty side or with extremely many
+    characters are dropped. Training pairs that equal a validation pair are counted, but kept.
+    `mix` has a number for each source file: how often an epoch has its pairs, by default once. With
+    `mix`, duplicates are dropped within each file only. `tokenizer` is a tokenizer.json; other
+    files that it needs are in the same directory. With None, a tokenizer is learned. Earlier
+    prepared data in `out` is replaced. At most `workers` processes do the work, by default one per
+    usable core; 0 or 1 means only this process. `progress` is called while the corpus is read.
 
     Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
     other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;

@@ -1,8 +1,9 @@
 """Find the pairs of a corpus that repeat an earlier pair, in limited memory, with files on disk.
 
-The survey writes an eight-byte digest of each pair to a file. Equal pairs have equal digests. The
-digests are divided by their value into parts, so that equal digests are in the same part. The file
-is read once for each part. The result is one bit for each pair.
+The survey writes an eight-byte digest of each pair to a file. Equal pairs have equal digests; with
+--mix, this holds only for pairs of the same file. The digests are divided by their value into
+parts, so that equal digests are in the same part. The file of digests is read once for each part.
+The result is one bit for each pair.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 NO_DIGEST = 0
 """The digest of a pair that is not compared with any other."""
 _PART = 1_000_000
-"""Average number of digests in a part. A part is sorted in memory, which takes about 50 MB."""
+"""The most digests that a part has on average. A part is sorted in memory, in about 50 MB."""
 _READ = 2**18
 """Number of digests that are read from the file at once."""
 
