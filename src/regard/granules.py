@@ -28,7 +28,7 @@ class StepRules(Protocol[Value]):
         """The number of candidates of a sentence; kernels may be compiled for this number."""
 
     def unseen_step(self, value: Value, /) -> Value:
-        """The value after one more step, whose result the host does not look at."""
+        """The search's state after one more step from `value`; the host does not look at it."""
 
 
 class Granule:

@@ -61,14 +61,14 @@ def load(
     `precision` is "fp32", "bf16", "int8" (weights and states are rounded to 8 bits), "auto" (bf16
     if the device multiplies faster in bf16, else fp32) or "fastest" (int8 on an x86 processor with
     VNNI, else as "auto"). Raises RecipeError for any other precision, and for int8 on a device that
-    is not an x86 processor.
+    is not an x86 processor; TrainingError as `choose_device` does.
 
     If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever
     else is translated, in any order and with any number of threads. A test, which may take half a
     second, finds out whether this processor computes the same bits in a batch as for a sentence
     alone. Sentences are decoded one at a time if the test fails, and always on a GPU and for some
     variants of the model. If `exact` is None, there is no test: in fp32, results are exact on a
-    processor that would pass the test. In bf16 and int8, None means False: the last bits may vary.
+    processor that would pass it, but not for those variants; in bf16 and int8, None means False.
 
     With `others`, all models translate together, as an `Ensemble`; the first model's recipe gives
     the settings of the search. Raises ModelError if a model is a parser, or if the models have

@@ -103,7 +103,7 @@ class Choice(NamedTuple):
 
 
 Speed = Callable[[Recipe, ParallelText], float]
-"""Measures how many target tokens training learns from in a second, for a recipe and a text."""
+"""Gives target tokens per second of training; raises TrainingError if memory is too small."""
 
 
 def choose(

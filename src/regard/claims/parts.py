@@ -83,7 +83,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, the parts that test it, and the function that judges it."""
+    """Words of the paper, the parts that test them, and the function that judges them."""
 
     name: str
     section: str

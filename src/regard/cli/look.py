@@ -236,7 +236,7 @@ class _View:
         write_file(path, file.getvalue())
 
     def write_figure(self, number: int, out: Path | None, model: "EncoderDecoder") -> None:
-        """Write one of Figures 1 to 5; the ending of the file's name (.svg) gives the format."""
+        """Write a figure to `out` or figure-`number`.svg; a name ends in .svg, .png or .pdf."""
         from regard.view.figures import figure, sharpest
 
         if number < 3:

@@ -80,10 +80,10 @@ class Clause:
         return words
 
     def final(self) -> list[Word]:
-        """The words of the German subordinate clause, in which the finite verb is last.
+        """The words of the German subordinate clause, without `front`.
 
-        This method may be called only once, because it changes the text of the finite verb: the
-        separable particle is joined to that text.
+        In each predicate, the finite verb is last, or only a relative clause follows it. Call this
+        only once, because it joins the separable particle to the text of the finite verb.
         """
         words = self.subject.german + self.subject.relative
         for part in self.predicates:

@@ -38,8 +38,8 @@ def as_prepared(
 ) -> Recipe:
     """The recipe, with the fields that decide how data is prepared (DECIDED) set as in `data`.
 
-    If this changes fields, `remark` is called with a sentence that names the changes. Raises
-    RecipeError if a changed field is assigned in `assignments`, the values of --set.
+    If fields change, `remark` gets a sentence that names the changes. Raises RecipeError if a
+    changed field is assigned in `assignments`, the values of --set; DataError as `recipe_of` does.
     """
     made = recipe_of(data).model_dump()
     decided = recipe.merged(

@@ -41,9 +41,9 @@ LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
 """The tokenizer is learned from at most about this many pairs, and at most about this many
 characters. Pairs of a larger corpus are drawn at random, each with the same probability."""
 LEARNT_UNSPACED = 8_000_000
-"""Byte-pair encoding is learned from at most about this many characters of lines without blanks.
-Each such line is a new word, and learning takes some 350 bytes of memory for each character of a
-new word. Words between blanks occur again and again, so they take much less memory."""
+"""Byte-pair encoding is learned from at most about this many characters of lines that count as
+without blanks (`survey.LONG_WORD`). Their words are mostly new, and learning takes some 350 bytes
+of memory for each character of a new word. Words that occur again and again take much less."""
 BYTES_PER_WORKER = 2 * 2**20
 """Each worker has at least this many bytes of stored text to process, because with less text a
 worker would take longer to start than to work."""
@@ -106,16 +106,17 @@ def prepare_text(
     clean pairs (see `judge_text`) as data.held_out says, but at most a tenth of all such pairs.
     Drawn pairs that are too long are dropped. The drawn pairs, and all pairs equal to one of them,
     are not trained on. From validation files, only pairs with an empty side or with extremely many
-    characters are dropped. Training pairs that equal a validation pair are counted, but kept.
+    characters are dropped; training pairs equal to one of the others are counted, but kept.
     `mix` has a number for each source file: how often an epoch has its pairs, by default once. With
     `mix`, duplicates are dropped within each file only. `tokenizer` is a tokenizer.json; other
     files that it needs are in the same directory. With None, a tokenizer is learned. Earlier
     prepared data in `out` is replaced. At most `workers` processes do the work, by default one per
     usable core; 0 or 1 means only this process. `progress` is called while the corpus is read.
 
-    Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
-    other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;
-    RegardError if a worker process cannot be started or was killed.
+    Raises DataError if a file cannot be used, too few pairs are left, or `out` cannot be written or
+    holds other files; RecipeError for a vocabulary too small to learn, ModelError for a bad
+    `tokenizer`; RegardError if `out` is the current directory, or if a worker process cannot be
+    started or was killed.
     """
     text = AlignedText(sources, targets, progress)
     if not text.files:

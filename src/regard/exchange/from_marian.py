@@ -89,7 +89,7 @@ def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfi
     keys = ForeignConfig(parse_yaml(text, path), path)
     for key, values in _ONLY.items():
         keys.only(key, *values)
-    # `only` accepts a missing key `type`, but the configuration of a Transformer has enc-depth.
+    # A missing `type` passes `only`, so a configuration without encoder layers is refused here.
     keys.whole("enc-depth", least=1)
     return keys
 

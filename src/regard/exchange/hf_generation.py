@@ -92,9 +92,9 @@ class Generation:
 
 
 def generation_of(keys: ForeignConfig, vocabulary: int) -> Generation:
-    """Read a generation config, for a target vocabulary with this number of entries.
+    """Read a generation config; the target's vocabulary has `vocabulary` entries.
 
-    Raises ModelError for settings that regard's search lacks.
+    Raises ModelError for malformed values, and for settings that regard's search lacks.
     """
     for key, values in _ONLY.items():
         if key in keys and keys.get(key) not in values:
@@ -138,7 +138,7 @@ def _id(keys: ForeignConfig, key: str, vocabulary: int) -> int:
 def _forbidden(keys: ForeignConfig, vocabulary: int, end: int) -> frozenset[int]:
     """The ids that the search never writes.
 
-    Raises ModelError if `end` is one of them, or if words of several ids are forbidden.
+    Raises ModelError unless each forbidden word is one id of the vocabulary, other than `end`.
     """
     words = keys.get("bad_words_ids", [])
     if not isinstance(words, list):

@@ -123,7 +123,7 @@ def _byte_name(byte: int) -> str:
 
 
 def _set_rules(proto: Any) -> None:
-    """Set the rules: keep the text as it is, with all spaces; add a space before the first word."""
+    """Set the model type, ids and special pieces; keep all spaces, and add one before the text."""
     trainer = proto.trainer_spec
     trainer.model_type, trainer.byte_fallback = trainer.BPE, True
     trainer.vocab_size = len(proto.pieces)

@@ -82,7 +82,7 @@ def _claimed(place: Path) -> Iterator[Path]:
 
 
 def _clear_leftovers(place: Path) -> None:
-    """Remove the files and folders that killed writers of `place` left beside it.
+    """Remove the files and folders beside `place` that its writers left when they were killed.
 
     If `place` does not exist, the earlier directory is renamed to `place`.
     """

@@ -174,9 +174,10 @@ def remove_directory(path: Path) -> None:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove temporary files and folders of killed writers, while no other process writes there.
+    """Remove temporary files and folders that killed writers left in `directory`.
 
-    A file that cannot be removed, such as a file of another user, stays.
+    No other process may write there meanwhile. What cannot be removed, such as a file of another
+    user, stays.
     """
     for path in directory.glob(".*.tmp"):
         if LEFTOVERS.fullmatch(path.name):

@@ -1,4 +1,4 @@
-"""The settings of a training, as text; numbers on the disk are valid only for equal settings."""
+"""The settings of a training, as text; `parts.kept` refuses numbers kept with other settings."""
 
 import json
 

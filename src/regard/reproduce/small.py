@@ -50,7 +50,7 @@ class Small:
         dropout, label smoothing, validation and averaging as in the paper's tables. The new recipe
         limits the steps and not the time, so that rows of other sizes take as many steps as base
         (row big: three times as many). The warm-up is half of the steps, as at scale mini: with the
-        shorter warm-up of the chosen recipe, rows C3 and big hardly learned (experiments/tables).
+        shorter warm-up of the chosen recipe, C3 and big had BLEU 14 and 13 (experiments/tables).
         """
         kept = out / "base.toml"
         if kept.exists():

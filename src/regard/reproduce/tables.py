@@ -76,13 +76,13 @@ def all_tasks(study: Study, experiments: Sequence[Experiment]) -> list[Task]:
 def write_tables(
     study: Study, experiments: Sequence[Experiment], every: Collection[Experiment] = ()
 ) -> list[GrowingTable]:
-    """Write the tables as they are now into `study.out`, and return them.
+    """Write the tables as they are now, and index.html, into `study.out`; return the tables.
 
     All rows of a table are written, even if `study.rows` names only some of them. A table of
     `experiments` keeps each seed that its file has already, if a task is finished with this seed.
     Another table of `every` is written and returned, too, with the seeds of its file, if
     `study.out` has this file from an earlier call. Processes that share a study take turns, so that
-    a table never loses a row, and the page never loses a table.
+    a table never loses a row, and index.html never loses a table. Raises DataError as `finished`.
     """
     with locked(study.out / ".tables.lock"):
         tables = []

@@ -23,8 +23,8 @@ from regard.run.state import Training, TrainingState, judged_by
 class Run:
     """Training on prepared data, in a directory that keeps everything else needed to continue.
 
-    Opening a run locks its directory, so that two runs never train in it. A run that cannot be
-    trained is refused before anything is written.
+    Opening a run locks its directory, so that only one run at a time trains in it. A run that is
+    refused has written neither its recipe nor its journal.
     """
 
     def __init__(

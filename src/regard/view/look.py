@@ -32,7 +32,7 @@ ATTENTION_NAMES: dict[AttentionKind, str] = {
 
 
 def heading(kind: AttentionKind, layer: int, heads: Sequence[int]) -> str:
-    """The kind of attention, its layer and its heads, numbered from 1."""
+    """A heading: attention, layer, heads. `layer` and `heads` count from 0, the heading from 1."""
     numbers = ", ".join(str(head + 1) for head in heads)
     return f"{ATTENTION_NAMES[kind]}, layer {layer + 1}, head{'s' * (len(heads) > 1)} {numbers}"
 

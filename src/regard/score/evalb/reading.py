@@ -71,7 +71,7 @@ class EvalbSentence:
     stuck: bool = False
     """Whether the line has a word without its own bracket, at which EVALB loops without end."""
     remarks: list[str] = field(default_factory=list)
-    """Our notes, if this line is too large for EVALB, or if EVALB misreads it."""
+    """Our notes, if EVALB misreads this line, cannot hold it, or does not end because of it."""
 
 
 def read_sentence(line: bytes, parameters: EvalbParameters) -> EvalbSentence:
