@@ -113,11 +113,7 @@ def update(
 def follow_up(
     run: Run, training: Training, due: Due, rate: float, loss: Loss, validate: Validate | None
 ) -> None:
-    """Do the work that is due after a step: log, validate, save, or leave after a signal.
-
-    Raises Diverged, before this work, if the loss or a weight is not finite. To leave, raises
-    Interrupted after saving.
-    """
+    """Log, validate and save as is due. Raises Diverged and, after a signal, Interrupted."""
     state, by = training.state, run.setup.recipe.training
     smoothed, plain = loss.per_token()
     stop_unless_finite(smoothed, training.optimizer, state.step, rate)

@@ -115,8 +115,7 @@ def prepare_text(
 
     Raises DataError if a file cannot be used, too few pairs are left, or `out` cannot be written or
     holds other files; RecipeError for a vocabulary too small to learn, ModelError for a bad
-    `tokenizer`; RegardError if `out` is the current directory, or if a worker process cannot be
-    started or was killed.
+    `tokenizer`; RegardError if `out` is the current directory, or if a worker was killed.
     """
     text = AlignedText(sources, targets, progress)
     if not text.files:

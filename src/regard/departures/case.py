@@ -67,10 +67,10 @@ class Finding(NamedTuple):
     unstated: the paper does not answer the question. unseen: the paper answers the question, but
     the recipe and the facts do not show whether the case agrees with the paper."""
     paper: str = ""
-    """What the paper has, such as the values in a row of its tables; empty if the departure's
+    """The paper's side, such as the values in a row of its tables; empty if the departure's
     `quote` says this, or if the paper says nothing."""
     here: str = ""
-    """What the case has, such as values in its recipe; if `kind` is "unseen", what is not known;
+    """The case's side, such as values in its recipe; if `kind` is "unseen", what is not known;
     empty if the departure's `ours` says this."""
 
 
