@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from regard.machine.interrupt import handled_by
+
 if TYPE_CHECKING:
     from regard.data.aligned import Progress
 
@@ -32,8 +34,8 @@ def preparing(quiet: bool, what: str) -> "Iterator[Callable[[Progress], object]]
 def ended_by_sigterm() -> Iterator[None]:
     """A context in which SIGTERM or SIGHUP raises SystemExit, so that unfinished files are removed.
 
-    The exit status is 143 or 129. A signal that is ignored already stays ignored, for example
-    SIGHUP in a command that `nohup` has started.
+    The exit status is 143 or 129. SIGHUP stays ignored if it is ignored already, for example
+    because of `nohup`.
     """
     came: list[int] = []
 
@@ -41,16 +43,7 @@ def ended_by_sigterm() -> Iterator[None]:
         came.append(signum)
         sys.exit(128 + signum)
 
-    before = {
-        signum: signal.signal(signum, leave)
-        for signum in (signal.SIGTERM, signal.SIGHUP)
-        # None stands for a handler that C code has set: Python could not restore it later.
-        if signal.getsignal(signum) not in (signal.SIG_IGN, None)
-    }
-    try:
+    with handled_by(leave, (signal.SIGTERM, signal.SIGHUP)):
         yield
         if came:  # C code called in the block, such as a compiler, has dropped the SystemExit
             sys.exit(128 + came[0])
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)

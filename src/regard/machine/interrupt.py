@@ -1,7 +1,7 @@
 """Ctrl-C, SIGTERM or a closed terminal makes a training run save a checkpoint and stop."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -49,17 +49,20 @@ def interruptible(patient: bool = False) -> Iterator[Interrupt]:
 
 
 @contextmanager
-def handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """A context in which `handler` handles SIGNALS.
+def handled_by(
+    handler: Callable[[int, FrameType | None], None],
+    signals: Sequence[signal.Signals] = SIGNALS,
+) -> Iterator[None]:
+    """A context in which `handler` handles `signals`.
 
     SIGHUP stays ignored if it is ignored already, for example because of `nohup`. A signal that C
     code handles keeps its handler.
     """
     # getsignal returns None for a handler that C code has set; it could not be restored later.
-    kept = {s for s in SIGNALS if signal.getsignal(s) is None}
+    kept = {s for s in signals if signal.getsignal(s) is None}
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         kept.add(signal.SIGHUP)
-    previous = {s: signal.signal(s, handler) for s in SIGNALS if s not in kept}
+    previous = {s: signal.signal(s, handler) for s in signals if s not in kept}
     try:
         yield
     finally:
