@@ -14,8 +14,9 @@ NUMBERS = {"M": 1e6, "thousand": 1e3, "": 1.0}
 def amount(value: float, units: Mapping[str, float]) -> str:
     """`value` as text, in the largest unit in which the rounded number is 1 or more.
 
-    `units` maps the names of units to their sizes, in descending order. A `value` that is too
-    small for every unit is given in the last unit, as a number below 1.
+    The number is rounded to three significant digits or, from 1,000 on, to a whole number. `units`
+    maps the names of units to their sizes, in descending order. A `value` that is too small for
+    every unit is given in the last unit, as a number below 1.
 
     >>> amount(1_260_000_000, BYTES)
     '1.26 GB'

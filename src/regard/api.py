@@ -82,8 +82,9 @@ def prepare(
     Returns how many pairs or trees were kept and left out, the sizes of the vocabularies, and the
     checksum of the tokenizer. Raises DataError for files that cannot be used, or if `out` holds
     other files; RecipeError for an invalid recipe or change; ModelError for a tokenizer that cannot
-    be used; and RegardError if arguments exclude each other, if no files to learn from are given,
-    if a file is in `out`, or if the recipe does not fit the files.
+    be used; RegardError if arguments are invalid or exclude each other, if no files to learn from
+    are given, if a file is in `out`, or if the recipe does not fit the files; and TypeError if
+    `mix`, `workers` or `changes` has a wrong type.
 
     >>> report = regard.prepare(source="a.en", target="a.de", out="prepared")  # doctest: +SKIP
     >>> report.train.kept                                                      # doctest: +SKIP
@@ -168,8 +169,9 @@ def train(
     other than SIGHUP stops training at once, without a checkpoint, unless several processes train.
 
     Raises RecipeError, DataError or ModelError for a recipe, data or a model that cannot be used,
-    TrainingError if training cannot begin or continue, and RegardError if arguments are missing or
-    exclude each other, or if `out` cannot hold this run.
+    TrainingError if training cannot begin or continue, RegardError if arguments are missing,
+    invalid or exclude each other, or if `out` cannot hold this run, and TypeError if `mix` or
+    `changes` has a wrong type.
 
     >>> run = regard.train(source="a.en", target="a.de", out="runs/a")  # doctest: +SKIP
     >>> regard.load(run).translate(["A dog sleeps."])                   # doctest: +SKIP
@@ -298,7 +300,10 @@ def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
 
 
 def _assignments(changes: Changes | None) -> list[str]:
-    """Texts "section.key=value" for `Recipe.set`; a value is a JSON scalar, which is valid TOML."""
+    """Texts "section.key=value" for `Recipe.set`; a value is a JSON scalar, which is valid TOML.
+
+    Raises TypeError if `changes` is not a mapping, or if a value cannot be written as JSON.
+    """
     if not isinstance(changes, Mapping | None):
         raise TypeError(f'changes is a dict such as {{"training.steps": 100}}, not {changes!r:.80}')
     assigned = (changes or {}).items()

@@ -76,7 +76,7 @@ class Cache:
         return cache
 
     def with_room(self, slots: int) -> Self:
-        """This cache, enlarged to `slots` writable slots; `append` adds no slots to the result."""
+        """A cache of these keys and values with `slots` writable slots; `append` adds no slots."""
         keys, values = (padded(store, slots, 1) for store in (self.keys, self.values))
         cache = type(self)(keys, values, self._multiple)
         cache.slots, cache._roomy = slots, True

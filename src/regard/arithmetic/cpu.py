@@ -81,7 +81,7 @@ class Cpu(Fused):
         P are the attention weights before dropout (`weights`), and dP is the gradient of P.
         `gradient` is the gradient of the weights after dropout. Dropout multiplied the weights by
         `factors`, which is None if there was no dropout. `gradient` may be overwritten: it must be
-        a tensor that nothing else uses, as the product that `CpuAttention.backward` computes.
+        a tensor that nothing else uses, like the product that `CpuAttention.backward` computes.
         """
         d_weights = gradient.float()
         if factors is not None:

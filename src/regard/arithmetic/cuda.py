@@ -127,7 +127,7 @@ class Cuda(Fused):
     decode batches.
     """
 
-    # So many sentences are divided into batches together, because all streams need batches.
+    # `window` sentences are divided into batches together: many, because all streams need batches.
     window = 16_384
     # A batch has many tokens, because even a small step takes milliseconds to launch.
     batch_tokens = 16_384
@@ -174,7 +174,10 @@ class Cuda(Fused):
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
     ) -> Tensor:
-        """Equation (1): by `ATTEND` for few queries without gradient, else by PyTorch's kernels."""
+        """Equation (1): by `ATTEND`, if possible, for few queries without gradient.
+
+        In all other cases, PyTorch's kernels compute it.
+        """
         assert isinstance(mask, CudaMask)
         if not self.learning and _are_few(query, value):
             output = ATTEND(query, key, value, mask.allowed)

@@ -47,7 +47,7 @@ class RecordedSteps(threading.local, Granule):
         super().__init__(steps)
         self._works = True
         self._warm = set[int]()
-        """The numbers of candidates for which a step was recorded since recording last failed."""
+        """The numbers of candidates of recorded steps, since PyTorch last failed to record one."""
         self._refused: Any = None
         """The rules of the last search whose steps could not be recorded, else None."""
         self._stream: torch.cuda.Stream | None = None

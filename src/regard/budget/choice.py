@@ -103,7 +103,8 @@ class Choice(NamedTuple):
 
 
 Speed = Callable[[Recipe, ParallelText], float]
-"""Gives target tokens per second of training; raises TrainingError if memory is too small."""
+"""A function that returns how many target tokens training learns from in a second; it raises
+TrainingError if the memory is too small for the recipe's model."""
 
 
 def choose(

@@ -56,8 +56,8 @@ class ParallelText(NamedTuple):
     ) -> "ParallelText":
         """Measure the text in files that correspond line by line.
 
-        Raises DataError as `AlignedText.pairs` does, and if all sources or all targets are empty;
-        ModelError if the tokenizer cannot be opened.
+        Raises DataError as `AlignedText` and `AlignedText.pairs` do, and if all sources or all
+        targets are empty; ModelError if the tokenizer cannot be opened.
         """
         known = None if tokenizer is None else open_tokenizer(tokenizer)
         counted = _Counted()
@@ -110,7 +110,8 @@ class ParallelText(NamedTuple):
     def suited(self, recipe: Recipe) -> Recipe:
         """The recipe with the vocabulary, row length and BLEU tokenizer that suit this text.
 
-        The maximum length of a sentence becomes the row length.
+        The maximum length of a sentence becomes the row length. The vocabulary has at least 300 and
+        at most 1,000,000 entries, even if the text's tokenizer has fewer or more.
         """
         rows = {"row_length": self.row_length(), "max_length": self.row_length()}
         vocabulary = min(max(300, self.vocabulary()), 10**6)
@@ -151,7 +152,10 @@ class _Counted:
         """For each digest, the number of characters in the pair's target."""
 
     def add(self, source: str, target: str) -> None:
-        """Count a pair, unless `judge_text` or `_every` excludes it, or it was counted before."""
+        """Count a pair, unless `judge_text` or `_every` excludes it, or it was counted before.
+
+        The pair's characters are added to `read` in any case.
+        """
         self.read[0] += len(source)
         self.read[1] += len(target)
         if judge_text(source, target, RULES) is not Verdict.KEPT:

@@ -36,7 +36,7 @@ _ROWS, _LENGTH = 8, 64
 
 
 def positions(seed: int) -> Measured:
-    """The largest difference between PE(pos + k) and R_k PE(pos), for random k.
+    """`error` is the largest difference between PE(pos + k) and R_k PE(pos), for random k.
 
     R_k rotates each pair (sine, cosine) by k times the frequency of the pair, and is the same for
     every pos (see `rotation`). `random_error` is for comparison. A linear map, fitted by least

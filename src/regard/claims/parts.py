@@ -45,7 +45,7 @@ class Calculation:
 
     name: str
     function: Callable[[int], Measured]
-    """Computes the numbers for a seed."""
+    """A function that computes the numbers for a seed."""
 
     def settings(self, size: Size) -> str:
         """The name: a calculation has no settings."""

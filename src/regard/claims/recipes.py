@@ -39,8 +39,9 @@ SMALLEST = Recipe().but(
     keep=1,
     average=1,
 )
-"""The model that the variants change: 2 + 2 layers of width 64. Label smoothing, Adam, search and
-the formula of the learning rate are those of the paper; the warm-up has 400 steps."""
+"""The recipe that the variants change; its model has 2 + 2 layers of width 64. Label smoothing,
+Adam, search and the formula of the learning rate are those of the paper; the warm-up has 400
+steps."""
 
 WIDTHS = (16, 64, 256)
 """The values of d_k at which kinds of attention scores are compared."""

@@ -35,7 +35,8 @@ def score_trees(
     the summary. If `as_json` is True, only the summary is printed, as JSON. A remark is written to
     standard error if a tree has several lines, or if the trees of only one file are inside brackets
     without a label, as in `( (S ...))`. Raises DataError if a file is unreadable, if only one file
-    is empty, or if both are standard input; typer.Exit(1) after more errors than allowed.
+    is empty, or if both are standard input; typer.Exit(1) after more errors than allowed. With
+    `as_json`, null is printed before this exit.
     """
     if str(gold) == str(test) == "-":
         raise DataError("can be read only once: save it in a file first", "standard input")

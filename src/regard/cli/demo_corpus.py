@@ -88,8 +88,9 @@ def unseen() -> "list[Example]":
 def was_begun(out: Path, recipe: "Recipe", pairs: int) -> bool:
     """Whether an earlier command began this demo in `out`.
 
-    Raises RecipeError if `out` holds a run with another recipe or number of pairs. Only the section
-    [search] of the two recipes may differ, because `regard tune` changes it.
+    Raises RecipeError if `out` holds a run with another recipe or number of pairs, and RegardError
+    if `out` is a file or prepared data. Only the section [search] of the two recipes may differ,
+    because `regard tune` changes this section.
     """
     from regard.data.pairs import prepared_manifest
     from regard.recipe import changes

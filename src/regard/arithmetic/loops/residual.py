@@ -98,7 +98,7 @@ def dropped_add_norm_backward(
     """Write the gradients of x and y to `d_x` and `d_y`, from the `gradient` of the output.
 
     The gradients of LayerNorm's weight and bias are added to `d_weight` and `d_bias`. The arguments
-    from `total` to `scale` are the same as in the call of `dropped_add_norm`.
+    from `total` to `scale` have the values that `dropped_add_norm` got or wrote.
     """
     rows, columns = gradient.shape
     kept = np.empty(columns + columns % 2, np.float32)

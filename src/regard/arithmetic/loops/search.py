@@ -10,14 +10,17 @@ from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, rea
 _BLOCK = 128
 """The number of logits in a block.
 
-The logits of a block are read one by one only if the largest of them is high enough for a place
+The logits of a block are ranked one by one only if the largest of them is high enough for a place
 among the best continuations found so far.
 """
 
 
 @within
 def _log_sum_exp(row: Numbers, highest: f32) -> f32:
-    """log(sum(exp(row))), but 0 if all numbers are -inf; NaN if any number is NaN or +inf."""
+    """log(sum(exp(row))), but 0 if all numbers are -inf; NaN if any number is NaN or +inf.
+
+    `highest` is the result of `largest` for this row.
+    """
     powers = f32(0)
     if highest == -np.inf:  # each number is -inf, or NaN with the sign bit set
         for j in range(len(row)):

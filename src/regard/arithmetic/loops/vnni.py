@@ -120,7 +120,7 @@ _SUMS = _Sums()
 
 @_intrinsic
 def _load(typing: Any, array: Any, place: Any) -> Any:
-    """The elements of an array of int32 from `place` on, as a vector."""
+    """`_LANES` elements of an array of int32, from `place` on, as a vector."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         load = builder.load(_address(context, builder, signature.args[0], *given))
@@ -132,7 +132,7 @@ def _load(typing: Any, array: Any, place: Any) -> Any:
 
 @_intrinsic
 def _store(typing: Any, array: Any, place: Any, first: Any, second: Any) -> Any:
-    """Write two vectors to the elements of an array of int32, from `place` on."""
+    """Write two vectors, one after the other, to an array of int32, from `place` on."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         array, place, *vectors = given
