@@ -169,9 +169,9 @@ def train(
     other than SIGHUP stops training at once, without a checkpoint, unless several processes train.
 
     Raises RecipeError, DataError or ModelError for a recipe, data or a model that cannot be used,
-    TrainingError if training cannot begin or continue, RegardError if arguments are missing,
-    invalid or exclude each other, or if `out` cannot hold this run, and TypeError if `mix` or
-    `changes` has a wrong type.
+    TrainingError if training cannot begin or continue, RegardError if arguments are missing
+    or invalid, if they exclude each other, or if `out` cannot hold this run, and TypeError if `mix`
+    or `changes` has a wrong type.
 
     >>> run = regard.train(source="a.en", target="a.de", out="runs/a")  # doctest: +SKIP
     >>> regard.load(run).translate(["A dog sleeps."])                   # doctest: +SKIP

@@ -12,7 +12,7 @@ recipe's `training.arithmetic` selects the arithmetic that computes the losses a
     loops     one `OneCore` on each of one or two cores ("auto" uses `Cpu` if Numba is missing)
 
 On a CPU, all arithmetics except "plain" compute matrix products by `Int8Products` in int8, and by
-`OneDnnProducts` in bf16 if oneDNN can compute in bf16 on this machine.
+`OneDnnProducts` in bf16 if oneDNN has bf16. With --shard, batches are not divided into halves.
 
 Validation uses `Plain` if training does, otherwise `Inference` on a CPU and `Cuda` on a GPU.
 For decoding on a CPU, oneDNN packs the weights: it rearranges them for its matrix kernels. In int8,
