@@ -51,9 +51,9 @@ WARM_UP = 1 / 6
 """Warm-up takes at most this share of a run, but at least 20 steps. In a short run, the learning
 rate reaches the same peak after fewer steps."""
 LONGEST_STEP, TIMING = 3.0, 0.2
-"""The smallest model is timed. A larger one is not if its step would take more than LONGEST_STEP
-seconds, or if the timing of smaller models has already taken the share TIMING of the run's time.
-The speed of the larger model is then computed from the speed of a smaller model."""
+"""The smallest model is timed. A larger model is not timed if its step would take more than
+LONGEST_STEP seconds, or if timing smaller models has already taken the share TIMING of the run's
+time. The speed of the larger model is then computed from the speed of a smaller model."""
 
 
 class Choice(NamedTuple):
