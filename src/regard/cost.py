@@ -1,7 +1,7 @@
 """§6.1, Table 2: the cost of training, measured in two ways that are never mixed.
 
-The *counted* operations are those of all matrix products in training, which follow from the sizes
-of the model and of the text. The *estimate* is the number that Table 2 prints: the time of
+The *counted* operations are those of all matrix products in training; their number follows from the
+sizes of the model and of the text. The *estimate* is the number that Table 2 prints: the time of
 training, times the number of devices, times the speed in single precision that a device sustains.
 The time includes all waiting, and much of the work may be done in a precision that is faster than
 single precision, so the two numbers may differ by any factor.
@@ -26,8 +26,8 @@ class Flop(NamedTuple):
     weights: int
     """Operations of products with weights: projections, feed-forward networks and logits."""
     attention: int
-    """Operations of the products Q K^T and softmax(Q K^T / sqrt(d_k)) V. Masked positions count,
-    because they are computed, too."""
+    """Operations of the products Q K^T and softmax(Q K^T / sqrt(d_k)) V or, if the model is not a
+    Transformer, of its attention. Masked positions count, because they are computed, too."""
 
 
 def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths) -> Flop:
@@ -52,8 +52,9 @@ def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths
 def _own_pairs(model: ModelRecipe, lengths: NDArray[Any], windows: int) -> NDArray[Any]:
     """For each sentence length, the number of pairs of positions whose scores are computed.
 
-    The scores are those of self-attention. If self-attention is restricted (§4), each block of
-    queries in a row of more than BLOCKED_FROM blocks is multiplied with `windows` blocks of keys.
+    The scores are those of self-attention. If self-attention is restricted (§4), a sentence is
+    divided into blocks of half of `model.neighbourhood`. In a sentence of more than BLOCKED_FROM
+    blocks, each block of queries is multiplied with `windows` blocks of keys.
     """
     if not model.neighbourhood:
         return lengths * lengths
@@ -102,9 +103,9 @@ def flop_of_tokens(
 
     One pass over each batch is counted, even if `training.consistency` makes two. `sources` and
     `targets` are the lengths of the sentences of all training pairs. Products with weights are
-    counted for `source_tokens` and `target_tokens`. Products of attention are
-    estimated: the number of these operations in an epoch is multiplied by the number of epochs,
-    which is `target_tokens` divided by the number of target tokens of all pairs.
+    counted for `source_tokens` and `target_tokens`. Products of attention are estimated: the number
+    of these operations in an epoch is multiplied by the number of epochs, which is `target_tokens`
+    divided by the number of target tokens of all pairs.
     """
     epoch = flop(model, vocabulary, sources, targets)
     share = target_tokens / max(1, int(np.sum(targets, dtype=np.int64)))
@@ -116,7 +117,8 @@ class Cost:
     """The cost of a run: its counted operations, and the numbers for the estimate of Table 2."""
 
     counted_flop: float
-    """The operations that `flop_of_tokens` counts, times the number of passes over each batch."""
+    """The operations that `flop_of_tokens` counts (in the plan of a run, `flop`), times the number
+    of passes over each batch."""
     seconds: float
     """Seconds of training. Validating and saving are included, except in the plan of a run."""
     devices: int

@@ -101,7 +101,7 @@ def _search(search: dict[str, Any]) -> str:
 
 
 def _provenance(provenance: dict[str, Any]) -> list[tuple[str, str]]:
-    """The name and the text of a line about the model's origin, in a list; [] without an origin."""
+    """The name and the text of a line about the model's origin, in a list; [] if none is known."""
     imported = provenance.get("imported")
     if isinstance(imported, dict):
         text = f"from {imported.get('from')} ({imported.get('format')})"

@@ -155,7 +155,7 @@ def _draw_model(model: "EncoderDecoder", number: int | None, out: Path | None) -
 
 @dataclass(frozen=True)
 class _View:
-    """The attention of a sentence, and the options that say which part of it is shown."""
+    """The attention weights of a sentence, and the options that say which weights are shown."""
 
     found: "Look"
     kind: str | None
@@ -189,7 +189,7 @@ class _View:
 
         `word` is the text of a query or, if no query has this text, the number of a query, from 1.
         If several queries have the text, the first is meant. Raises RecipeError if there is no such
-        query. The result is None if `word` is None.
+        query, ModelError if the model lacks --kind. The result is None if `word` is None.
         """
         queries, word = self.found.queries(self.found.kind(self.kind)), self.word
         if word is None:
@@ -236,7 +236,7 @@ class _View:
         write_file(path, file.getvalue())
 
     def write_figure(self, number: int, out: Path | None, model: "EncoderDecoder") -> None:
-        """Write a figure to `out` or figure-`number`.svg; a name ends in .svg, .png or .pdf."""
+        """Write a figure to `out` (.svg, .png or .pdf); if it is None, to figure-`number`.svg."""
         from regard.view.figures import figure, sharpest
 
         if number < 3:
@@ -262,7 +262,7 @@ class _View:
             write_file(path, content + "\n")
 
     def print(self, text: bool) -> None:
-        """Print the translation, a heat map if `text` is True, and the search if it is recorded."""
+        """Print the translation, a heat map if `text`, and the account of the search if any."""
         from regard.view.heat import heat
 
         typer.echo(" ".join(self.found.translation.split()), color=True)
@@ -334,7 +334,7 @@ def _refuse_unshown(
 def _refuse_missing(sentence: str | None, figure: int | None, *others: object) -> None:
     """Raise RecipeError if no sentence is given, although a sentence is needed.
 
-    Only Figures 1 and 2 need no sentence. `others` has the values of the options for a sentence.
+    Figures 1 and 2 need no sentence, unless one of `others`, the values of other options, is given.
     """
     if sentence is None and (figure not in (1, 2) or any(o not in (None, False) for o in others)):
         raise RecipeError("no sentence: give one after the model; only --figure 1 and 2 need none")

@@ -85,7 +85,10 @@ app.command()(export)
 
 
 def main() -> None:
-    """Run a command; bad input ends the command with a sentence on stderr and exit status 2."""
+    """Run a command; bad input ends the command with a sentence on stderr and exit status 2.
+
+    After Ctrl-C the exit status is 130, after a closed output pipe it is 141.
+    """
     try:
         _open_closed_streams()
         _write_utf_8()

@@ -32,8 +32,8 @@ class _Display:
 
     def __init__(self, *columns: str | ProgressColumn):
         self._plain = not console().is_terminal
-        # With redirect_stderr=True, rich would replace sys.stderr, and then write notes to the
-        # original stream, not to the file of `console`, which discards text after a failed write.
+        # With redirect_stderr=True, rich would replace sys.stderr, and would write notes to the
+        # original stream. Only the file of `console` discards text silently after a failed write.
         self._bar = Progress(
             *columns, console=console(), disable=self._plain, redirect_stderr=False
         )

@@ -135,7 +135,7 @@ def reproduce(
 def _command(
     names: list[str], scale: str, seeds: int, rows: str | None, minutes: float | None
 ) -> str:
-    """The command that makes these tables, for the report."""
+    """The command to show in the report for these tables, without --out and --jobs."""
     command = f"regard reproduce {' '.join(names)} --scale {scale} --seeds {seeds}"
     command += "" if rows is None else f" --rows {rows}"
     return command + ("" if minutes is None else f" --minutes {minutes:g}")

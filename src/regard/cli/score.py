@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
 _USUAL = ("13a", "intl")
-"""Tokenizers for BLEU that do not suit Korean, Chinese and Japanese text."""
+"""Tokenizers for BLEU that do not suit Korean, or text without blanks such as Chinese or Thai."""
 _HypothesisArgument = Annotated[
     Path,
     typer.Argument(

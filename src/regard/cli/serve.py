@@ -276,8 +276,9 @@ def _run(server: "Server", listening: "socket", quiet: bool) -> None:
 def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePair]":
     """Read MODEL=en-de, or MODEL alone for the `default` pair, or several models joined by +.
 
-    Returns the directories of the models, and their language pair. Raises RecipeError if a model
-    is missing or has no valid language pair, or if joined models have different pairs.
+    Returns the directories of the models, and their language pair. Raises RecipeError if the name
+    of a model is empty, if a model has no valid language pair, or if joined models have different
+    pairs. Whether the directories exist is not checked.
     """
     from regard.serve.languages import LanguagePair
 
@@ -326,7 +327,7 @@ def _listen(host: str, port: int) -> "socket":
 
 
 def _log(quiet: bool) -> None:
-    """Log errors, libraries' warnings and, unless `quiet`, a JSON line per request, on stderr."""
+    """Log to stderr: errors, most libraries' warnings and, unless `quiet`, JSON per request."""
     import logging
 
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)

@@ -205,7 +205,7 @@ def _verify(start: "Start", steps: int, plan: bool, options: RunOptions, quiet: 
     """Replay `steps` steps of a run, to test that resuming is exact, and print the result.
 
     A replay repeats the run as it was trained: RegardError is raised if `plan` is True, if one of
-    `options` is given, or if there are several processes.
+    `options` is given, if there are several processes, or if the run has no checkpoint.
     """
     from regard.machine.processes import together
     from regard.measure.resumption import refuse_without_checkpoint, verify_resume

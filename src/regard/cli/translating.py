@@ -34,7 +34,7 @@ class SentenceLines:
     warned: bool = False
     """Whether a warning about a line has been written."""
     read: int = 0
-    """How many lines were read to translate them."""
+    """How many lines `translated` has read so far; lines that `measured` gets do not count."""
     flaws: Counter[str] = field(default_factory=Counter)
     """Three kinds of counts: "retried" counts sentences that had a second search, "wrong" counts
     outputs that still look wrong, and the name of a flaw counts outputs that have this flaw."""

@@ -78,8 +78,8 @@ class Complement:
     def middle(self, negated: bool) -> list[Word]:
         """The German words in order: pronouns, time, dative, accusative, `nicht`, all others.
 
-        The others are, for instance, an adverb of manner or a phrase of place. `nicht` is added if
-        the clause is negated, but has no `kein`.
+        Time is an adverbial of time or frequency. The others are, for instance, an adverb of manner
+        or a phrase of place. `nicht` is added if the clause is negated, but has no `kein`.
         """
         nicht = [Word("nicht")] if negated and not self.negative else []
         return [

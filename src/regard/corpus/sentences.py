@@ -128,7 +128,7 @@ def _antecedent(first: Clause) -> Referent | None:
 def _doing_it(
     d: Derivation, antecedent: Referent, subject: Nominal, when: When, limits: PredicateLimits
 ) -> Predicate | None:
-    """A predicate with `it` as the object, such as `repairs it`; None if no verb fits."""
+    """A predicate with `it` as object or receiver, as in `repairs it`; None if no verb fits."""
     states = not limits.eventful
     verbs = [verb for verb in _TO_IT[antecedent.noun] if states or not verb.stative]
     if not verbs:

@@ -294,7 +294,7 @@ door beside=neben behind=hinter
 window beside=neben under=unter
 """
 
-# Adverbials of time: english = german. A label without a word (NP, PP) begins a nested phrase.
+# Adverbials of time: english = german. A label without a word, such as NP, begins a nested phrase.
 TIME_TABLE = {
     "past": """
 NP NN:yesterday = gestern; NP JJ:last NN:week = letzte Woche; NP JJ:last NN:year = letztes Jahr

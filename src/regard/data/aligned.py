@@ -40,7 +40,8 @@ class Progress:
     done: int
     """The number of bytes read so far, counted in the stored files, which may be compressed."""
     total: int
-    """The size of all stored files, in bytes; for trees, of gold, silver or validation files."""
+    """The size of all stored files, in bytes; for trees, of only the gold, only the silver or only
+    the validation files: the kind that is being read."""
     pairs: int
     """The number of pairs, or of trees, that have been read."""
 
@@ -116,8 +117,8 @@ class AlignedText:
     ) -> Iterator[_Result]:
         """Let the workers run `job` on each block; yield the results in the order of the blocks.
 
-        Raises DataError for a line that cannot be decoded or has no counterpart in the other file,
-        and RegardError if a worker process was killed.
+        Raises DataError for a file that cannot be read, or a line that cannot be decoded or has no
+        counterpart in the other file; RegardError if a worker process was killed.
         """
         total, done, pairs = self.bytes, 0, 0
         self._listen(Progress(stage, done, total, pairs))

@@ -71,7 +71,7 @@ class Batch(NamedTuple):
         )
 
     def halves(self) -> list[Batch]:
-        """Two batches, each a view of half of the rows."""
+        """Two batches, each a view of half of the rows; the second gets the odd row, if any."""
         middle = len(self.labels) // 2
         return [self._of(slice(middle)), self._of(slice(middle, None))]
 

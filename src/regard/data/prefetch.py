@@ -75,8 +75,8 @@ class Prefetched:
     def take(self, n: int) -> list[Batch]:
         """This process's share of the next n batches, on the CPU, as `Batches.take` returns it.
 
-        Raises the exception that the other process raised while it made a batch, or TrainingError
-        if the other process ended for another reason.
+        Raises the exception with which making a batch in the other process, or receiving one in
+        this process, has failed; or TrainingError if the other process ended for another reason.
         """
         return [part for _ in range(n) for part in self._next()]
 

@@ -106,10 +106,10 @@ def prepare_text(
     clean pairs (see `judge_text`) as data.held_out says, but at most a tenth of all such pairs.
     Drawn pairs that are too long are dropped. The drawn pairs, and all pairs equal to one of them,
     are not trained on. From validation files, only pairs with an empty side or with extremely many
-    characters are dropped; training pairs equal to one of the others are counted, but kept.
+    characters are dropped; training pairs equal to a remaining one are counted, but kept.
     `mix` has a number for each source file: how often an epoch has its pairs, by default once. With
-    `mix`, duplicates are dropped within each file only. `tokenizer` is a tokenizer.json; other
-    files that it needs are in the same directory. With None, a tokenizer is learned. Earlier
+    `mix`, duplicates are dropped within each file only. `tokenizer` is a tokenizer.json or its
+    directory, with all other files of the tokenizer. With None, a tokenizer is learned. Earlier
     prepared data in `out` is replaced. At most `workers` processes do the work, by default one per
     usable core; 0 or 1 means only this process. `progress` is called while the corpus is read.
 
