@@ -24,10 +24,11 @@ no hypothesis. More frequent compactions would cost more than they save."""
 class DecoderState:
     """The state of decoding. A row is one hypothesis; each sentence has the same number of rows.
 
-    The hypotheses of a sentence share one cache of keys and values. Every step fills one slot of
-    the cache for each hypothesis, and `ancestry` says which slots belong to a hypothesis. The slots
-    of a sentence do not depend on the other sentences in the batch. The caches are written in
-    place, so only one step can be made from a state: a second step would write to the same slots.
+    In each layer, the hypotheses of a sentence share one cache of keys and values. Every step fills
+    one slot of each cache for each hypothesis, and `ancestry` says which slots belong to a
+    hypothesis. The slots of a sentence do not depend on the other sentences in the batch. The
+    caches are written in place, so only one step can be made from a state: a second step would
+    write to the same slots.
     """
 
     past: tuple[Cache, ...]

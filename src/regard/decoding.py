@@ -1,7 +1,7 @@
 """§6.1 and §6.3: decoding of sentences in batches, for translation and parsing.
 
 Sentences of similar length are decoded together, in batches of a limited number of tokens. Several
-batches are decoded at the same time. Results are in the order of the sentences.
+batches may be decoded at the same time. Results are in the order of the sentences.
 
 In this module, an arithmetic is an implementation of the model's equations (`Arithmetic`). A member
 is one of the models of an ensemble, or the model itself if it is alone. A row is a hypothesis.
@@ -86,7 +86,8 @@ class Decoding:
     """A model and the recipe of its search, to decode sentences in batches.
 
     If `exact` is True, a sentence has the same result, to the last bit, in any batch. None is like
-    True, but without a test of the processor. If `exact` is False, faster methods that round
+    True, but without a test of the processor, so that some processors and some variants of the
+    model give results that depend on the batch. If `exact` is False, faster methods that round
     differently may be used (see `translation.load`).
 
     Only one thread may use this object at a time: on a CPU, the object divides PyTorch's threads
@@ -122,9 +123,10 @@ class Decoding:
         return not self._tried[beam, threads]
 
     def window_of(self, wanted: int | None) -> int:
-        """The number of sentences to decode together: `wanted` or, if None, what suits the device.
+        """The number of sentences to read, sort and divide into batches together.
 
-        Raises ValueError for a number below 1.
+        It is `wanted` or, if `wanted` is None, `Arithmetic.window`, which suits the device. Raises
+        ValueError for a number below 1.
         """
         if wanted is None:
             return self.model.by.window
@@ -139,7 +141,7 @@ class Decoding:
 
         A source is a list of ids that ends in </s>. Unless `here` is True, `search` may run in a
         copy of this process; if `search` changes objects of the copy, the changes are lost.
-        Raises RegardError if a single sentence does not fit the memory.
+        Raises RegardError if a single sentence does not fit the memory, or if a copy was killed.
         """
         found: dict[int, list[Hypothesis]] = {}
         too_large = []
@@ -147,7 +149,8 @@ class Decoding:
             if os.getpid() != self._process:  # PyTorch would wait for threads that a fork lacks
                 stack.enter_context(computing_with(1))
             division = self._division(sources, may_copy=not here)
-            # Streams must not wait for tables, and a step in a CUDA graph cannot make tables.
+            # GPU streams must not wait for tables of positional encodings, and a step in a CUDA
+            # graph cannot make such tables.
             if division.streams or self.model.by.granule.steps > 1:
                 self._make_tables(sources)
             for member in self.model.members if division.loops else ():
@@ -268,8 +271,8 @@ class Decoding:
     def _alone(self, sources: Sequence[Sequence[int]], search: Search, batch: list[int]) -> Found:
         """The hypotheses for a batch that did not fit the memory beside other batches.
 
-        The batch is decoded in halves, one after the other. Raises RegardError if a single sentence
-        does not fit.
+        The batch is decoded in halves, one after the other; a half that does not fit is halved
+        again. Raises RegardError if a single sentence does not fit.
         """
         found: Found = []
         half = len(batch) // 2

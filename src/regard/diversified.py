@@ -80,9 +80,9 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
     LEAST_OF_TIME. If the first two runs are trained already, only the start of the run in OUT is
     yielded.
 
-    Raises RegardError for options that do not fit --diversify, for files other than those that the
-    runs were begun with, if another process is at work in OUT, and if OUT was begun without
-    --diversify.
+    Raises RegardError for options that do not fit --diversify, for files or a tokenizer other than
+    those that the runs were begun with, if another process is at work in OUT, and if OUT was begun
+    without --diversify or with --seeds.
     """
     _refuse_unfit(start)
     with locked(start.out / _LOCK, wait=False) as alone:
@@ -114,7 +114,7 @@ def _three(start: Start, its: _Places, own: Recipe | None, translate: Translate)
         share = first.training.minutes
         whole = start.limit or (0.0 if own else share / SHARE_OF_EACH)
     if not its.trained.exists():
-        # The run in OUT has more time than the forward model, and uses the forward tokenizer.
+        # The run in OUT uses the forward tokenizer, and may have a larger model: it has more time.
         yield replace(start, out=its.forward, minutes=share or None, whole_vocabulary=True)
         start.files.refuse_other_than(its.forward / "data", start.out)  # files may have changed
         _keep_text(start.files, its)
@@ -147,7 +147,7 @@ def _refuse_unfit(start: Start) -> None:
 def _refuse_other(start: Start, its: _Places) -> None:
     """Raise RegardError if `start` has other files or another tokenizer than the forward model.
 
-    Before the forward model is trained, nothing is compared here: its run makes these checks.
+    Before the forward model is trained, nothing is compared here: its own run checks both.
     """
     if its.source.exists():  # the forward model is trained
         start.files.refuse_other_than(its.forward / "data", start.out)

@@ -68,9 +68,10 @@ def usual_workers() -> int:
 
 
 def useful_copies(batches: int) -> int:
-    """The number of copies of this process that decode batches.
+    """The number of copies of this process that should decode this number of batches.
 
-    It is 0 if there would be only one copy, or if half of the cores or more would be idle.
+    It is as large as the batches, the cores and the free memory (`COPY_BYTES`) allow, but 0 if
+    there would be only one copy, or if half of the cores or more would be idle.
     """
     threads, room = torch.get_num_threads(), free_bytes(torch.device("cpu")) // COPY_BYTES
     copies = min(batches, threads, room)

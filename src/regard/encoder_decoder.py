@@ -134,7 +134,7 @@ class EncoderDecoder(Computing, ABC):
 
     @property
     def parameter_count(self) -> int:
-        """The number of parameters; the shared embedding matrix counts once."""
+        """The number of parameters; a matrix that is used in several places counts once."""
         return sum(p.numel() for p in self.parameters())
 
     @property

@@ -89,8 +89,8 @@ class RedrawnPairs(Pairs):
         """The pairs with these indices, numbered anew from 0, with sub-words drawn by `random`.
 
         `rooms` has two numbers: the most ids with which a source fits into a batch, and the most
-        ids with which a target fits. A sentence that would have more ids than that, or more than
-        data.max_length, keeps its old ids. All these numbers count </s>.
+        ids with which a target fits. A source or target that would not fit, or would have more ids
+        than data.max_length, keeps its old ids. All these numbers count </s>.
         """
         source, target = (
             self.merges.drawn(

@@ -53,11 +53,11 @@ def survey(
     As many pairs are drawn as data.held_out says, but at most a tenth of the different clean pairs.
     Each different pair has the same chance, however often it occurs. If instead each occurrence had
     the same chance, nearly all common pairs would be drawn, and none of their copies would be
-    trained on. If duplicates must be found, the digests of all pairs are written to the file
-    `digests`, for `mark_repeats`; otherwise this file is empty. If `mixed` is True, equal pairs of
-    two files have different digests, so that both are kept and count as different. Raises DataError
-    for a bad line, misaligned files, an empty corpus, or, with `hold_out`, fewer than ten different
-    clean pairs.
+    trained on. If data.deduplicate is set or pairs are drawn, the digests of all pairs are written
+    to the file `digests`, for `mark_repeats`; otherwise this file is empty. If `mixed` is True,
+    equal pairs of two files have different digests, so that both are kept and count as different.
+    Raises DataError for a bad line, misaligned files, an empty corpus, or, with `hold_out`, fewer
+    than ten different clean pairs; RegardError if a worker process was killed.
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0
@@ -104,7 +104,7 @@ def _lowest(
 
 
 def random_keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
-    """[count] Random 64-bit numbers of the pairs from `first` on; equal in every process."""
+    """[count] A random 64-bit number for each pair from number `first` on; the seed decides it."""
     generator = np.random.PCG64(seed)
     generator.advance(first)
     return generator.random_raw(count)
@@ -126,7 +126,8 @@ class _Found:
     drawn: list[_Drawn]
     """The clean pairs of the block whose random numbers may be among the lowest of the corpus."""
     digests: bytes
-    """The digest of each pair, as uint64; empty if duplicates need not be found."""
+    """The digest of each pair, as uint64; `NO_DIGEST` for a pair that is not clean. Empty if
+    duplicates need not be found."""
 
 
 def _unspaced(line: str) -> int:

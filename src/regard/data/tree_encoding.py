@@ -1,4 +1,4 @@
-"""§6.3 Trees as pairs of ids in prepared data: sub-words of a sentence, and symbols of its tree."""
+"""§6.3 Trees in prepared data: ids of a sentence's sub-words, and ids of its tree's symbols."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class TreeEncoder:
 class TreeWriter:
     """Encodes trees and appends them to the files of a split, many trees at once.
 
-    Trees that are too long for `rules` are dropped; with None, no tree is dropped. Trees in
-    `valid`, the trees of the given validation files, are counted, but kept.
+    Trees that are too long for `rules` are dropped; if `rules` is None, no tree is dropped. Trees
+    in `valid`, the trees of the given validation files, are counted, but kept.
     """
 
     def __init__(

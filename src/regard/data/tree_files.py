@@ -23,9 +23,9 @@ class Treebank:
     def trees(self, read: Callable[[int], object] | None = None) -> Iterator[Tree | None]:
         """Yield each tree of the files, or None for a tree that has only traces.
 
-        Traces, function tags and the outer bracket are removed from each tree. A parser's lines
-        without a tree are skipped. `read` is called with the number of bytes that were read since
-        the last call of `read`. Raises DataError for a bad file.
+        Traces, function tags and the outer bracket are removed from each tree. In a file with
+        scores, lines without a tree are skipped. `read` is called with the number of bytes that
+        were read since the last call of `read`. Raises DataError for a bad file.
         """
         for path in self.files:
             lines, head = read_lines(path, read), []

@@ -7,7 +7,7 @@ data/pairs.py describes the files. valid.target.txt has the validation trees, on
 without traces and function tags.
 
 The trees are read in three stages, so that any number of trees needs only bounded memory
-(validation files are held in memory): `survey` counts the trees and collects the labels, `learn`
+(validation files are held in memory): `survey` counts the trees and collects their tokens, `learn`
 learns the sub-words, and `encode` writes the ids.
 The gold trees, which no parser made, are read once more if some of them are drawn for validation,
 and once more for their phrases if trees are recombined.
@@ -81,8 +81,8 @@ def prepare_trees(
     Without `tokenizer`, a tokenizer is learned. Raises DataError if a file cannot be used, `out`
     cannot be written or replaced, validation trees are to be drawn from fewer than ten trees, no
     training tree is left, or the given `tokenizer` lacks a symbol of a tree; RecipeError for a
-    vocabulary too small to learn, or a share that would repeat trees too often; ModelError for a
-    bad `tokenizer`.
+    vocabulary too small to learn, or a `silver_share` that would repeat trees too often; ModelError
+    for a bad `tokenizer`.
     """
     for path in (*trees, *valid_trees, *silver):
         refuse_unreadable(path)
@@ -124,7 +124,7 @@ class _Survey:
 
 @dataclass(frozen=True)
 class _Preparation:
-    """The inputs of `prepare_trees`; each method is one step of the preparation."""
+    """Inputs of `prepare_trees`; each public method is one step of the preparation."""
 
     recipe: Recipe
     gold: Treebank
@@ -168,7 +168,7 @@ class _Preparation:
         return Tokenizer.learn(lines, wanted.kind, wanted.vocabulary, symbols)
 
     def write_valid(self, folder: Path, encoder: TreeEncoder, found: _Survey) -> SplitCounts:
-        """Write the validation trees in two forms: as ids, and as text."""
+        """Write the validation trees in two forms, as ids and as text; count them."""
         trees = found.held_out or self._read("encode", self.valid)
         with (
             (folder / "valid.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
@@ -186,7 +186,8 @@ class _Preparation:
     ) -> SplitCounts:
         """Write the training trees as ids: gold, recombined and silver ones; count them.
 
-        `share` is the `silver_share` of `prepare_trees`. Raises DataError if no tree is kept.
+        `share` is the `silver_share` of `prepare_trees`. Raises RecipeError if `share` would
+        repeat trees too often, and DataError if no tree is kept.
         """
         excluded = {as_text(tree.words()) for tree in found.held_out}
         gold, silver = _times(found.gold - len(found.held_out), found.silver, share)

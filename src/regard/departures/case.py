@@ -22,7 +22,8 @@ class Facts:
     sample: float | None = None
     """The fraction of the training text, from 0 to 1, from which the sub-words were learned."""
     held_out: int | None = None
-    """The number of training pairs set aside for validation; 0 if validation files were given."""
+    """The number of training pairs, or trees, set aside for validation; 0 if validation files were
+    given."""
     mix: tuple[int, ...] | None = None
     """For each training text, how often an epoch has each pair; empty if each pair counts once."""
     dtype: str | None = None
@@ -67,11 +68,11 @@ class Finding(NamedTuple):
     unstated: the paper does not answer the question. unseen: the paper answers the question, but
     the recipe and the facts do not show whether the case agrees with the paper."""
     paper: str = ""
-    """The paper's side, such as the values in a row of its tables; empty if the departure's
-    `quote` says this, or if the paper says nothing."""
+    """The paper's answer, such as the values in a row of its tables; empty if the departure's
+    `quote` gives the answer, or if the paper says nothing."""
     here: str = ""
-    """The case's side, such as values in its recipe; if `kind` is "unseen", what is not known;
-    empty if the departure's `ours` says this."""
+    """The case's answer, such as values in its recipe; if `kind` is "unseen", what is not known;
+    empty if the departure's `ours` gives the answer."""
 
 
 class Judge(NamedTuple):

@@ -107,7 +107,7 @@ def _spacing(case: Compared) -> Finding | None:
 
 
 def _first_weights(case: Compared) -> Finding | None:
-    """Judge whether the weights of a new run were drawn, and not taken from a model or the text."""
+    """Judge whether a run's first weights were random, and not taken from a model or the text."""
     if case.facts.begins_with_model:
         return Finding("departs")
     return as_row("training.first_embedding").finding(case)

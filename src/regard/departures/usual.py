@@ -206,7 +206,7 @@ class FieldDifference(NamedTuple):
 
 
 def against(recipe: Recipe, code_base: str) -> tuple[Usual, list[FieldDifference]]:
-    """The setting of a code base that is nearest to a recipe, and the fields in which they differ.
+    """The setting of a code base that is nearest to a recipe, and the fields that differ.
 
     The nearest setting differs in the fewest fields. Raises RecipeError for a code base that is not
     in `USUAL`.

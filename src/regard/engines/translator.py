@@ -54,7 +54,8 @@ class EngineModel(ABC):
 class EngineTranslator(Translator):
     """A translator for an exported directory; an engine computes the model.
 
-    The method `stream` does not call `on_partial`: unfinished translations are not reported.
+    The method `stream` does not call the listeners in `on_partial`: unfinished translations are not
+    reported.
     """
 
     def __init__(self, model: EngineModel, exported: Exported):
@@ -80,7 +81,7 @@ class EngineTranslator(Translator):
         recipe: SearchRecipe,
         n_best: int,
     ) -> list[list[Hypothesis]]:
-        """The `n_best` hypotheses of each source, best first.
+        """Up to `n_best` hypotheses of each source, best first.
 
         `limits` has, for each source, the largest number of output tokens, </s> included.
         """

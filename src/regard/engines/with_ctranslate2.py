@@ -52,7 +52,7 @@ FIRST_STEPS = 12
 """The first search makes this many steps more than the longest source of its batch has tokens. Each
 further search doubles this surplus. No search makes more steps than the output may have tokens."""
 BATCH_TOKENS = 1024
-"""The most source tokens of a batch, padding included."""
+"""The most source tokens of a batch, padding included. A longer sentence is a batch of its own."""
 
 
 class CTranslate2Model(EngineModel):
@@ -78,7 +78,10 @@ class CTranslate2Model(EngineModel):
         self.ids = {name: i for i, name in enumerate(self.names)}
 
     def named(self, source: Sequence[int]) -> list[str]:
-        """The names of a source's tokens but </s>; CTranslate2 adds </s> if the model reads it."""
+        """The names of a source's tokens, without </s>.
+
+        CTranslate2 adds </s> if the model reads </s>.
+        """
         return [self.source_names[i] for i in source[:-1]]
 
     def start(self, source: Rows) -> Prefixes:
@@ -165,7 +168,7 @@ class CTranslate2Translator(EngineTranslator):
         recipe: SearchRecipe,
         n_best: int,
     ) -> list[list[Hypothesis]]:
-        """The `n_best` hypotheses of each source, best first.
+        """Up to `n_best` hypotheses of each source, best first.
 
         At each step of the search, only the best `beam` continuations may finish.
         """
@@ -192,7 +195,7 @@ class CTranslate2Translator(EngineTranslator):
     def _stepped(
         self, source: Sequence[int], limit: int, recipe: SearchRecipe, n_best: int
     ) -> list[Hypothesis]:
-        """The `n_best` hypotheses of one source, found by regard's own search."""
+        """Up to `n_best` hypotheses of one source, found by regard's own search, best first."""
         rows, limits = one_per_row([source]), torch.tensor([limit])
         [best] = search(self.model, rows, limits, recipe, by=self.model.by, n_best=n_best)
         return best

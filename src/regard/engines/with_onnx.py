@@ -99,7 +99,7 @@ class OnnxTranslator(EngineTranslator):
         recipe: SearchRecipe,
         n_best: int,
     ) -> list[list[Hypothesis]]:
-        """The `n_best` hypotheses of each source, found by regard's own search."""
+        """Up to `n_best` hypotheses of each source, found by regard's own search, best first."""
 
         def searched(rows: Rows, _: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
             most = torch.tensor([limits[i] for i in batch])

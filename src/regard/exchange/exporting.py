@@ -43,10 +43,10 @@ def write_export(
     `changes` replace settings of the beam search; an example is "search.alpha=0". `pair` and `text`
     are only for argos: `pair` names the languages, such as "en-de", and `text` names files, on
     whose lines the exported tokenizer is tested. Raises RecipeError for an invalid option,
-    ModelError if the format cannot represent the model or if logits differ too much, MissingExtra
-    if a package that the export needs is not installed, DataError for a file of `text` that cannot
-    be read, RegardError if `out` cannot be written, or exists and is not an empty directory. After
-    an error, nothing is left behind.
+    ModelError if the model cannot be opened, if the format cannot represent it or if logits differ
+    too much, MissingExtra if a package that the export needs is not installed, DataError for a file
+    of `text` that cannot be read, RegardError if `out` cannot be written, or exists and is not an
+    empty directory. After an error, nothing is left behind.
     """
     _check(format, precision, changes, pair, text)
     refuse_existing(out)

@@ -44,7 +44,8 @@ def read_joeynmt(directory: Path, texts: Texts | None = None) -> Foreign:
 
     `texts` names the files of the tokenizer that are not in the directory. Raises ModelError for a
     model that cannot be converted exactly, MissingExtra if a package is not installed, and
-    RecipeError if `texts` names too many files, or files and languages that do not fit together.
+    RecipeError for an invalid language code, or if `texts` names too many files, or files and
+    languages that do not fit together.
     """
     config = ForeignConfig(
         parse_yaml(text_of_file(directory / "config.yaml"), directory / "config.yaml"),

@@ -62,8 +62,8 @@ def read_marian(path: Path, texts: Texts) -> Foreign:
     """Read a .npz file; `texts` names the model's vocabularies and SentencePiece models.
 
     Raises ModelError for a model that cannot be converted exactly, MissingExtra if a package is not
-    installed, and RecipeError if `texts` names too few or too many files, or files and languages
-    that do not fit together.
+    installed, and RecipeError if `texts` names too few or too many files, an invalid language code,
+    or files and languages that do not fit together.
     """
     arrays = read_npz(path)
     keys = _config(arrays, path)

@@ -47,8 +47,8 @@ def read_opennmt(path: Path, texts: Texts) -> Foreign:
     `texts` names SentencePiece models, or files of merges by subword-nmt.
 
     Raises ModelError for a model that cannot be converted exactly, MissingExtra if a package is not
-    installed, and RecipeError if `texts` names too many files, or files and languages that do not
-    fit together.
+    installed, and RecipeError if `texts` names too many files, an invalid language code, or files
+    and languages that do not fit together.
     """
     content = read_pickled(path)
     if not isinstance(content, dict) or not {"model", "generator", "opt", "vocab"} <= set(content):

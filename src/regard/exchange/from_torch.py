@@ -80,8 +80,8 @@ def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
     """Read a file with a state dict, and convert the model.
 
     `program` has the facts that the state dict lacks, and `texts` names the vocabularies. Raises
-    ModelError for a state dict that cannot be converted exactly, and RecipeError if `program` or
-    `texts` lacks something that the conversion needs, or does not fit the state dict.
+    ModelError if the state dict cannot be converted exactly, RecipeError if `program` or `texts` is
+    incomplete or does not fit the state dict, and MissingExtra if a package is not installed.
     """
     tensors = _tensors(path)
     prefix = _prefix(tensors, path)

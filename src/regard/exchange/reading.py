@@ -107,8 +107,8 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 def read_pickled(path: Path) -> Any:
     """The content that `torch.save` wrote to a file: tensors, numbers, text, lists, dictionaries.
 
-    The file may also hold an `argparse.Namespace`. Raises ModelError if the file is damaged or
-    holds anything else, which could be code.
+    The file may also hold an `argparse.Namespace`. Raises ModelError if the file is missing,
+    damaged or compressed, or holds anything else, which could be code.
     """
     try:
         with open_regular(path) as file:
@@ -148,7 +148,8 @@ def tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
 def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a .npz file.
 
-    Raises ModelError if the file is no .npz, is damaged, is compressed or holds Python objects.
+    Raises ModelError if the file is missing, damaged or compressed, is no .npz file, or holds
+    Python objects.
     """
     archive_begins = True
     try:

@@ -82,8 +82,8 @@ class Texts:
 class SpecialNames:
     """The names of special pieces in a vocabulary; None if the foreign program has no such piece.
 
-    A decoder begins with the piece `begin`. It never outputs `begin` or `pad`, unless this piece is
-    also `end`.
+    A decoder begins with the piece `begin`. The decoder never outputs `begin` or `pad`, unless
+    the piece is also `end`.
     """
 
     pad: str | None
