@@ -55,7 +55,7 @@ class Hypothesis:
 
 
 class Hypotheses(NamedTuple):
-    """Hypotheses of several sentences, best first.
+    """Hypotheses of several sentences; `best` puts those of each sentence in order of score.
 
     Every sentence has the same number of places, each for one hypothesis; in a place without a
     hypothesis, called empty, `log_p` and `score` are -inf.
@@ -102,7 +102,7 @@ class Hypotheses(NamedTuple):
         return Hypotheses(tokens, *fields)
 
     def with_room(self, steps: int) -> Hypotheses:
-        """Make room for the tokens of this many steps."""
+        """These hypotheses, with UNWRITTEN tokens at the end for this many steps."""
         return self._replace(tokens=F.pad(self.tokens, (0, steps), value=UNWRITTEN))
 
     def beside(self, others: Hypotheses) -> Hypotheses:
@@ -110,7 +110,7 @@ class Hypotheses(NamedTuple):
         return Hypotheses(*(torch.cat(both, dim=1) for both in zip(self, others, strict=True)))
 
     def best(self, count: int, rank: Rank = ranking) -> Hypotheses:
-        """The `count` hypotheses of highest score, best first; equal scores keep their order."""
+        """The `count` best hypotheses of each sentence, best first; ties keep their order."""
         places = rank(self.score, count)
         tokens = self.tokens.take_along_dim(places.unsqueeze(-1), dim=1)
         return Hypotheses(tokens, *(field.gather(1, places) for field in self[1:]))

@@ -55,7 +55,10 @@ class TrainingFiles:
         return bool(self.trees or (self.source and self.target))
 
     def refuse_unfit(self, task: str | None = None) -> None:
-        """Raise RegardError if files exclude one another, or the task or an option is invalid."""
+        """Raise RegardError if files exclude one another or are missing, or an option is invalid.
+
+        `task` is the value of --task: "translate", "parse" or None.
+        """
         if task not in (None, "translate", "parse"):
             raise RecipeError(f"--task {task}: it is translate or parse")
         if self.silver_share is not None and not 0 < self.silver_share < 1:
@@ -102,20 +105,20 @@ class TrainingFiles:
     def suited(self, tokenizer: Path | None = None) -> Recipe:
         """The default recipe for these files.
 
-        For trees, this is the recipe "small-parse". For text, it is the recipe "small" with a row
-        length, a maximum length of sentences and a BLEU tokenizer that suit the text. The
-        vocabulary has the size of `tokenizer` or, without `tokenizer`, a size that suits the text.
-        Raises DataError if the text cannot be read, and ModelError if `tokenizer` cannot be opened.
+        For trees, this is the recipe "small-parse", unchanged. For text, it is the recipe "small"
+        with a row length, a maximum length of sentences, a BLEU tokenizer and a vocabulary size
+        that suit the text. If `tokenizer` is given, the vocabulary size is the size of the
+        tokenizer, but at least 300 and at most 1,000,000. Raises the errors of `measured`.
         """
         if self.trees:
             return SMALL_PARSE
         return self.measured(tokenizer).suited(SMALL)
 
     def measured(self, tokenizer: Path | None = None) -> ParallelText:
-        """The size of the text; raises the errors of `ParallelText.of` and `AlignedText.pairs`.
+        """Measure the text; raises the errors of `ParallelText.of` and `AlignedText.pairs`.
 
-        The validation files are read too, so that one that cannot be read, or whose lines have no
-        counterparts, is refused before models are timed.
+        The validation files are read, too: a file that cannot be read, or whose lines have no
+        counterparts, is refused now and not after long work.
         """
         for _ in AlignedText(self.valid_source, self.valid_target).pairs():
             pass
@@ -177,7 +180,8 @@ class TrainingFiles:
     ) -> Report:
         """Write prepared data to `out`; raises the errors of `prepare_trees` or `prepare_text`.
 
-        `remark` is called with a message if many training pairs are also in the validation files.
+        `remark` is called with a message if many training pairs, or trees, are also in the
+        validation files.
         """
         if self.trees:
             # `treebank` loads slowly, and text does not need it.

@@ -1,8 +1,8 @@
 """Write a model as a package of Argos Translate; LibreTranslate installs such packages, too.
 
-A package is a zip file of one folder. The folder holds metadata.json, sentencepiece.model and
-`model`, a directory in CTranslate2's format. Argos Translate has its own settings for beam search,
-so that the search settings in the model's recipe have no effect.
+A package is a zip file of one folder. The folder holds metadata.json, sentencepiece.model,
+README.md, the certificate, and `model`, a directory in CTranslate2's format. Argos Translate has
+its own settings for beam search, so the search settings in the model's recipe have no effect.
 """
 
 from __future__ import annotations

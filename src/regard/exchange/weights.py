@@ -37,7 +37,7 @@ class ForeignWeights:
         return list(self._left)
 
     def axes(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor that has not been taken, with any number of axes."""
+        """The shape of a tensor with any number of axes; raises KeyError if it was taken."""
         return tuple(self._left[name].shape)
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -93,12 +93,12 @@ class ForeignWeights:
         return self.take(f"{name}.bias", width)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Drop the tensors `names`, if they exist; the model's outputs do not depend on them."""
+        """Drop the tensors `names`, which regard does not need; missing tensors are ignored."""
         for name in names:
             self._left.pop(name, None)
 
     def finish(self) -> None:
-        """Raise ModelError if a tensor has not been taken, because regard has no such weight."""
+        """Raise ModelError if a tensor was neither taken nor dropped: regard has no such weight."""
         if self._left:
             first = sorted(self._left)[0]
             raise ModelError(

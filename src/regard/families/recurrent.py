@@ -95,7 +95,7 @@ class AdditiveLookup(Computing):
             draw_glorot(layer, outputs=width)
 
     def keys(self, memory: Tensor) -> Float[Tensor, "rows source width"]:
-        """m W_k, which is computed once for all queries."""
+        """The product of `memory` and W_k, which is computed once for all queries."""
         return self.by.linear(memory, self.W_k)
 
     def forward(

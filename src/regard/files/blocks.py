@@ -2,8 +2,9 @@
 
 A folder beside the output has a manifest, which says what the output is made from, and a file for
 each finished block of lines. Any number of processes can work at the same time. A process claims a
-block before it translates the block; a claim is a lock, so it ends with its process. When no block
-is missing, the blocks are joined in order into the output, and the folder is removed.
+block before it translates the block. A claim is a lock in the file "claims" of the folder; the lock
+is released when the process ends. When no block is missing, the blocks are joined in order into the
+output, and the folder is removed.
 """
 
 import fcntl

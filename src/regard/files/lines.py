@@ -95,7 +95,7 @@ def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
     """The lines of a block from `read_blocks`; the file has `before` lines before the block.
 
     Raises DataError for binary content and text that is not UTF-8. The error names the file and the
-    line or, for an archive, only the file.
+    line or, for an archive or a PDF, only the file.
     """
     kinds = [] if before else [kind for kind, first in _ARCHIVES.items() if re.match(first, block)]
     if kinds:
@@ -127,7 +127,7 @@ def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
 
 
 def text_of_lines(lines: Iterable[str]) -> str:
-    """The text of a file with these lines; `read_lines` drops a CR at the end of a line.
+    """The text of a file from which `read_lines` reads these lines, but without a CR at their ends.
 
     A byte order mark at the start of the first line is doubled, because reading a file drops one.
     """

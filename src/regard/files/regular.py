@@ -47,9 +47,9 @@ def checksum(path: Path, *, follow_links: bool = False) -> str:
 
 
 def identity(path: Path) -> tuple[int, ...]:
-    """Three numbers; at least one differs after the file is replaced or written to.
+    """Inode, bytes and write time (ns): almost every change of the file changes one of them.
 
-    Links are followed.
+    Links are followed. Raises OSError if the file is missing.
     """
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns

@@ -31,8 +31,8 @@ def whole_or_nothing(out: Path, may_replace: Callable[[Path], bool]) -> Iterator
     """A folder to write files into, which gets the name `out` at the end of the `with` block.
 
     If the block raises an exception, `out` is not changed. Leftovers of killed writers are removed.
-    Raises DataError if `out` cannot be written, is a file or a mount point, or is not empty and
-    `may_replace(out)` is False; RegardError if `out` is the current directory.
+    Raises DataError if `out` cannot be read or written, is a file or a mount point, or is not empty
+    and `may_replace(out)` is False; RegardError if `out` is the current directory.
     """
     _refuse_other_content(out, may_replace)
     place = Path(os.path.realpath(out))

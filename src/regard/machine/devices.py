@@ -184,7 +184,7 @@ def be_deterministic() -> None:
 
 
 def return_freed_memory() -> None:
-    """Undo `keep_freed_memory`: malloc again returns freed memory to the system, as is usual."""
+    """Undo `keep_freed_memory`: malloc gets its default settings, and now returns freed memory."""
     if any(name.startswith("MALLOC_") for name in os.environ):
         return
     try:
@@ -199,8 +199,9 @@ def return_freed_memory() -> None:
 def keep_freed_memory() -> None:
     """Make malloc keep large freed blocks for the next step, and not return them to the system.
 
-    Otherwise a training step on a CPU spends a tenth of its time in page faults. Only glibc has
-    these settings; they are left alone if the user has set any MALLOC_ variable.
+    With malloc's default settings, a training step on a CPU spends a tenth of its time in page
+    faults. Only glibc has these settings. If the user has set any MALLOC_ variable, this function
+    does nothing.
     """
     if any(name.startswith("MALLOC_") for name in os.environ):
         return

@@ -15,7 +15,10 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 class _Kind(NamedTuple):
-    """File names in a version of Linux control groups, which limit containers and cluster jobs."""
+    """Names in a version of Linux control groups, which limit containers and cluster jobs.
+
+    `bound` and `used` are files, and `cached` is a line of the file memory.stat.
+    """
 
     folder: str
     bound: str

@@ -36,8 +36,9 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
     if its measurement is expected to end within `seconds` of the call. The checkpoint that is in
     every average is also compared alone if its step was validated, by its loss in the journal. The
     losses are written into the journal. If the journal already has losses of averages of the run's
-    last step, nothing is measured, and these losses are used. If some of the checkpoints are gone,
-    the model stays as it is. Raises Interrupted if a signal comes before the losses are written.
+    last step, nothing is measured, and these losses are used. If some of the checkpoints are gone
+    or damaged, the model stays as it is. Raises Interrupted if a signal comes before the losses are
+    written, and the errors of `to_average`.
     """
     manifest = read_manifest(run.directory.path)
     step, most = manifest["step"], len(manifest["averaged"])

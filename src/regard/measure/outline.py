@@ -96,7 +96,7 @@ class Disk(NamedTuple):
 
 @dataclass(frozen=True)
 class Outline:
-    """The number of parameters of a run, and the memory and disk space it needs."""
+    """The number of parameters of a run's model, and the memory and disk space of the run."""
 
     parameters: Parameters
     memory: Memory
@@ -113,7 +113,8 @@ def outline(
 ) -> Outline:
     """Compute the size of a run in `out`, whose model is divided among `shards` processes.
 
-    `source_vocabulary` is the size of the source's vocabulary, if it differs from `vocabulary`.
+    `vocabulary` is the size of the target's vocabulary; `source_vocabulary` is the size of the
+    source's, if the sizes differ.
     """
     parameters = Parameters.of(recipe.model, vocabulary, source_vocabulary)
     count = sum(parameters)

@@ -38,8 +38,9 @@ def verify_resume(
     checkpoint, or from the only one: once without a stop and once with a stop. Both must end with
     equal numbers.
 
-    Returns a sentence that says what was compared. Raises TrainingError if the numbers differ,
-    ModelError if there is no checkpoint.
+    Returns a sentence that says what was compared. `warn` is called for damaged checkpoints. Raises
+    TrainingError if the numbers differ, and ModelError if there is no checkpoint, if all are
+    damaged, or if one cannot be read now.
     """
     found = checkpoints.newest(directory / "checkpoints", 2, warn)
     if not found:

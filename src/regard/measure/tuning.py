@@ -34,7 +34,8 @@ FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
 limited, the first TRIED_FIRST are translated to measure the time of a sentence, and only so many
 sentences are used that the time should suffice for MANY_ENOUGH settings."""
 AVERAGES = 0.3
-"""If the time is limited, choosing the checkpoints to average takes at most about this share."""
+"""If the time for tuning is limited, choosing how many checkpoints are averaged takes at most about
+this share of this time."""
 
 
 class Tried(NamedTuple):
@@ -69,8 +70,8 @@ def try_searches(
     def tries_best(beam: int, alpha: float) -> bool:
         """Try a setting; return whether it is the best so far.
 
-        A setting is not tried if time is short, if its beam is too wide for `max_extra`, or if it
-        was tried before. The result is then False.
+        A setting is not tried if time is short or `is_stopped` returns True, if its beam is too
+        wide for `max_extra`, or if it was tried before. The result is then False.
         """
         spent = time.monotonic() - began
         slower = max(1.0, beam / own.beam)

@@ -29,7 +29,8 @@ def flaws(
     """The flaws of a translation; `limit` is the most pieces that the search allows an output.
 
     `source_pieces` and `output_pieces` are numbers of pieces, </s> included. `limit` is None if the
-    source was translated in parts, each of which has a limit of its own.
+    source was translated in parts, each of which has a limit of its own. A repetition is no flaw if
+    the source has a repetition, too.
     """
     before, after = _divided(source), _divided(output)
     found: list[Flaw] = []

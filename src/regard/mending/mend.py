@@ -53,7 +53,7 @@ def mended(
 
 
 def _better(first: Mended, sound: list[Translation]) -> Mended:
-    """The `sound` translations of the second search or, if there are none, the first ones."""
+    """The `sound` translations, at most as many as `first` has; if none, those of `first`."""
     if sound:
         return Mended(sound[: len(first.translations)], retried=True)
     return replace(first, retried=True)

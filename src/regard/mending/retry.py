@@ -36,7 +36,7 @@ def wider_search(recipe: SearchRecipe) -> SearchRecipe:
 
 
 def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[Translation]]:
-    """Translate each sentence again; no short group of pieces comes three times in a row.
+    """Translate again; no group of 1 to LONGEST_PERIOD pieces comes three times in a row.
 
     Returns the translations of each sentence, in the order of the second search. Their scores have
     the length penalty of the first search, so that all scores can be compared. A sentence must have
@@ -76,7 +76,7 @@ class Remembering:
 
 
 class WithoutRepetition:
-    """A model that cannot write the same group of one to eight pieces three times in a row."""
+    """A model that never writes a group of one to LONGEST_PERIOD pieces three times in a row."""
 
     def __init__(self, model: Searchable):
         self.model = model
