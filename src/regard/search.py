@@ -1,10 +1,10 @@
 """§6.1: "We used beam search with a beam size of 4 and length penalty alpha = 0.6."
 
 A hypothesis y has the score log P(y | x) / ((5 + |y|) / 6)^alpha, where |y| counts </s> (Wu et al.
-2016, equation 14). At each step, the 2 x beam best continuations of a sentence are its candidates.
-Candidates that end in </s> are set aside as finished, and the best `beam` of the others stay live.
-The search uses nothing of the model except `start` and `step`. A granule is a group of steps after
-which the host looks at the results (`regard.granules`).
+2016, equation 14). At each step, the 2 x beam best continuations of a sentence (with beam 1, the
+best one) are its candidates. Candidates that end in </s> are set aside as finished, and the best
+`beam` of the others stay live. A model to search needs only `start` and `step` (`Steppable`). A
+granule is a group of steps after which the host looks at the results (`regard.granules`).
 
 With `search.finish = "beam"`, the search is that of the library transformers. A candidate is set
 aside as finished only if it is among the best `beam` candidates, and ends in </s> or has the

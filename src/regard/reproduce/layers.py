@@ -30,7 +30,7 @@ class SelfAttention(nn.Module):
 
 
 class ProjectedSelfAttention(nn.Module):
-    """Self-attention with the projections W^Q, W^K, W^V and W^O of the Transformer (§3.2.2)."""
+    """Self-attention in one head, with the projections W^Q, W^K, W^V and W^O (§3.2.2)."""
 
     def __init__(self, d: int):
         super().__init__()
@@ -48,7 +48,8 @@ class RestrictedSelfAttention(nn.Module):
 
     The sequence is divided into blocks of r / 2 positions. Scores are computed only between a block
     and itself, and between a block and the block on each side, so that memory and operations are
-    linear in n. A mask then excludes keys that are more than r / 2 positions away.
+    linear in n. A mask then excludes keys that are more than r / 2 positions away. Here r / 2 is
+    rounded down, and is at least 1.
     """
 
     def __init__(self, r: int):
@@ -76,7 +77,7 @@ class RestrictedSelfAttention(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """h_t = tanh(W x_t + U h_{t-1}): the recurrent layer with the fewest operations."""
+    """h_t = tanh(W x_t + U h_{t-1} + biases): the recurrent layer with the fewest operations."""
 
     def __init__(self, d: int):
         super().__init__()
@@ -107,7 +108,7 @@ class Convolutional(nn.Module):
 
 
 class OneStep(nn.Module):
-    """One step of `Recurrent`, h_t = f(x_t, h_{t-1}), at all positions at once."""
+    """One step of `Recurrent`, but without biases, at all positions at once."""
 
     def __init__(self, layer: Recurrent):
         super().__init__()

@@ -2,9 +2,11 @@
 
 DIR/corpus, DIR/data          text, and data prepared from it
 DIR/runs/ROW-SEED             the run directory of a row that is trained with a seed
-DIR/parts/ROW-SEED.json       the figures of a finished row
-DIR/table3.md .json .svg      a table, written anew after each row
+DIR/parts/PART-SEED.json      the figures of a finished part, such as a trained row (`parts.kept`)
+DIR/table3.md .json .svg      a table, written anew after each part
 DIR/index.html                a page with all tables
+
+Some tables and some scales write more files, for example the trees of Table 4.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ def reproduce_tables(
     finished. `jobs` processes share the work, each with one thread; 0 means this process. `heard`
     is called for each finished task, tasks of earlier calls included. Raises DataError if the
     directory was begun at another scale, or holds figures that are damaged or of other settings.
-    Errors of preparing data and of training are raised, too.
+    Errors of preparing data and of training are raised, too. A row whose training diverges counts
+    as finished.
     """
     for one in experiments:
         one.prepare(study)
@@ -46,7 +49,7 @@ def reproduce_tables(
 
 
 def rows_in_training(study: Study, experiments: Sequence[Experiment]) -> list[str]:
-    """The progress of each row that is in training now, read from its journal; [] if none is."""
+    """The progress of each row in training now, as a text for each seed; [] if no row is."""
     recipes = {n: r for one in experiments for n, r in one.recipes(study).items()}
     told = []
     for name, recipe in recipes.items():

@@ -80,7 +80,7 @@ def _planned(name: str, trainings: int, recipe: Recipe, speed: float) -> Planned
 
 
 def _flop_of(recipe: Recipe) -> float:
-    """The floating-point operations of a run, if its batches are nine tenths full."""
+    """The floating-point operations of a run: sentences of SENTENCE tokens fill 90 % of a batch."""
     data, training, vocabulary = recipe.data, recipe.training, recipe.tokenizer.vocabulary
     tokens = 0.9 * min(data.source_tokens, data.target_tokens) * training.accumulate
     of_a_pair = sum(flop(recipe.model, vocabulary, [SENTENCE], [SENTENCE]))

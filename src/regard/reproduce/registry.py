@@ -51,7 +51,7 @@ def experiments_named(names: Collection[str]) -> list[Experiment]:
 
 
 def rows_named(names: Collection[str], experiments: Sequence[Experiment]) -> frozenset[str]:
-    """The rows of these names. Raises RecipeError for a name that none of the tables has."""
+    """`names` as a set; raises RecipeError for a name that is no row of a table in `experiments`."""
     rows = [row for one in experiments for row in _ROWS.get(one.name, ())]
     for name in names:
         if not rows:

@@ -30,7 +30,7 @@ class _Words(NamedTuple):
     learned: str
     """A sentence for models as large as the paper's: it names the training text."""
     learned_smaller: str
-    """A sentence for smaller models: it names the text, and says what the verdicts mean."""
+    """A sentence for smaller models: it names the text, and limits the verdicts to this size."""
     method: str
     head: tuple[str, ...]
     verdicts: Mapping[Judgement, str]

@@ -20,9 +20,9 @@ class Scale(Protocol):
     """A size at which the tables are made.
 
     `parts.kept` keeps numbers with the settings that they depend on, and refuses the numbers if the
-    settings change. The settings include the repr of a scale. The repr therefore leaves out fields
-    that a later version may extend, such as a recipe. The settings of a recipe are kept with the
-    row that is trained with this recipe.
+    settings change. The settings of some parts include the repr of a scale. The repr therefore
+    leaves out fields that a later version may extend, such as a recipe. The settings of a recipe
+    are kept with the row that is trained with this recipe.
     """
 
     @property
@@ -39,7 +39,7 @@ class Scale(Protocol):
 
     @property
     def korean(self) -> str:
-        """`text` in Korean, to stand before the particle 로."""
+        """`text` in Korean, in words that the Korean particle 로 can follow."""
 
     @property
     def seeds(self) -> int:

@@ -132,7 +132,7 @@ PAPER_SENTENCES = (
         for row, name in _FAMILIES.items()
     ),
 )  # fmt: skip
-"""The sentences of §5.4, §6.2 and §7 that the tables can test."""
+"""Sentences of §5.4, §6.2 and §7 that the tables can test, with an entry for each statement."""
 
 
 def effect_of(sentence: Sentence, tables: Mapping[str, Values]) -> Effect | None:

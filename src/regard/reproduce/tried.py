@@ -1,4 +1,4 @@
-"""A row of Table 2, whose learning rate and dropout are chosen on the development set."""
+"""A row of Table 2. Unless it is a Transformer, its learning rate and dropout are chosen here."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ DROPOUTS = (0.0, 0.2)
 
 @dataclass(frozen=True)
 class TriedRow:
-    """A row that tries several recipes with the first seed; other seeds train the best recipe.
+    """A row that tries one or more recipes with the first seed; other seeds train the best recipe.
 
-    Each run trains one recipe. A run is also a part of the study (`parts.kept`), named like the
-    run.
+    Each run trains one recipe. The figures of a run are kept under its name (`parts.kept`).
     """
 
     name: str
@@ -90,7 +89,7 @@ class TriedRow:
         return [Task(self.chosen_run, seed, settings, work, tasks[0].cost)]
 
     def tried_bleu(self, numbers: Figures) -> str:
-        """The learning rates and dropouts, and the BLEU of the development set with each pair."""
+        """A text: each tried learning rate and dropout, and its BLEU on the development set."""
         told = []
         for run, recipe in self.tried.items():
             found = numbers.get((run, self.first))

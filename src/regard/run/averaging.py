@@ -27,8 +27,8 @@ from regard.text.opening import open_tokenizer
 def average_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
     """The mean of each weight over the checkpoints, summed in fp64 and returned in fp32.
 
-    One checkpoint at a time is in memory. Raises ModelError if there is no checkpoint, if one
-    cannot be read, or if the weights of the checkpoints differ in name or shape.
+    Only the sum and one checkpoint at a time are in memory. Raises ModelError if there is no
+    checkpoint, if one cannot be read, or if the weights of the checkpoints differ in name or shape.
     """
     if not checkpoints:
         raise ModelError("no complete checkpoint to average")

@@ -37,7 +37,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def processes(self) -> int:
-        """How many processes trained together, by the random states saved here; 0 at step 0."""
+        """How many processes trained together: the number of CPU random states; 0 at step 0."""
         names = read_tensors(self.path / "optimizer.safetensors")
         return sum(name.startswith("random.cpu") for name in names)
 

@@ -69,7 +69,8 @@ class Clock:
         """Decide what to do after this step; after the last step, log, validate and save.
 
         `wishes` holds the flags that the method `wishes` returned, summed over all processes,
-        which therefore decide alike.
+        which therefore decide alike. If a flag says that the time is over, this method sets `over`
+        and `state.ended`. A signal that came to any process is recorded in `interrupt`.
         """
         recipe, step = self._recipe, state.step
         self._due_at = time.monotonic()

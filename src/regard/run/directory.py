@@ -41,7 +41,7 @@ class RunDirectory:
     `writes` is True in the first process of the run; the directory is then locked until `close`. In
     the other processes, methods find nothing and write nothing. Raises InUse if another process has
     the lock, RegardError if the directory cannot be written. If the file system has no locks,
-    `warn` is called instead.
+    `warn` is called, and the directory is not locked.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class Resumption:
 
     One process divides each batch into `micro_batches` parts; several processes divide a batch into
     a multiple of this number. None keeps the number of parts in the checkpoint, if there is one.
-    With `accept_changes`, the data may have changed since the checkpoint.
+    With `accept_changes`, the data and the validation set may have changed since the checkpoint.
     """
 
     def __init__(

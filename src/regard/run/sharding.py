@@ -244,7 +244,7 @@ def model_and_optimizer(
 
 
 class _Root(nn.Module):
-    """A module whose `forward` calls functions on the model: FSDP gathers weights only there."""
+    """A module whose `forward` calls functions on the model: FSDP gathers weights in `forward`."""
 
     def __init__(self, model: nn.Module):
         super().__init__()

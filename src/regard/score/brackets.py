@@ -23,7 +23,7 @@ class Message(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """Our note on a line that is too large for EVALB, or that EVALB misreads."""
+    """Our note on a line that EVALB cannot hold, misreads, or never gets past."""
 
     side: Literal["gold", "test"]
     line: int

@@ -68,8 +68,9 @@ class Engine:
     """A translator with a queue of sentences.
 
     The queue refuses sentences while it has `most_waiting` or more, as `Batcher` counts them. With
-    `retry`, there is a second search for each sentence whose translation looks wrong. Engines that
-    share the lock `turn` translate one after another, so that each can use all cores.
+    `retry`, there is a second search for each sentence whose translation looks wrong, unless the
+    sentence was split, because it was too long for the model. Engines that share the lock `turn`
+    translate one after another, so that each can use all cores.
     """
 
     def __init__(

@@ -49,10 +49,10 @@ def _digest(key: str) -> bytes:
 
 
 class Allowance:
-    """A limit of `a_minute` requests per minute for each client.
+    """A limit for each client: `a_minute` requests at once, then `a_minute` more per minute.
 
-    A client may make all requests of a minute at the same time. The name of a client may be an API
-    key, so only digests of names are stored.
+    So a client may make up to twice `a_minute` requests in its first minute. The name of a client
+    may be an API key, so only digests of names are stored.
     """
 
     def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic):

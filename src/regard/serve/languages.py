@@ -93,7 +93,7 @@ class Guess(BaseModel):
 
 
 _LABELS = {"nb": "no", "fil": "tl", "iw": "he", "in": "id", "cmn": "zh"}
-"""For each language code that py3langid does not use, the code that py3langid uses instead."""
+"""For some language codes that py3langid does not use, the code that py3langid uses instead."""
 
 
 @cache

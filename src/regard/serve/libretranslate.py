@@ -245,7 +245,10 @@ def _texts(fields: dict[str, Any]) -> tuple[list[str], bool]:
 
 
 def _count(value: Any) -> int:
-    """`value` as a number, clipped to 0 ... 1000; raises HTTPException if it is not a number."""
+    """`value` as a number, clipped to 0 ... 1000; 0 for None or an empty text.
+
+    Raises HTTPException if it is not a number.
+    """
     try:
         return max(0, min(int(value or 0), 1000))
     except (TypeError, ValueError, OverflowError):

@@ -83,7 +83,7 @@ def _kept(sentence: EvalbSentence, parameters: EvalbParameters) -> list[Bracket]
 
 @lru_cache
 def _cut(label: bytes) -> bytes:
-    """A label without its function tags and indices."""
+    """A label without its function tags and indices: the bytes before the first - or =."""
     return label.partition(b"-")[0].partition(b"=")[0]
 
 

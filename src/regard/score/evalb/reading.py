@@ -14,7 +14,7 @@ from regard.score.evalb.parameters import EvalbParameters
 UNCLOSED = -1
 """The end of a bracket that is never closed."""
 QUOTE_MARKS = {b"'", b'"', b"/"}
-"""The words that count as quotation marks."""
+"""The words that count as quotation marks if their tag is in `EvalbParameters.quotes`."""
 
 # `(label blanks string)` is a word; any other `(label` begins a constituent. A constituent is
 # sound, that is, well formed, if its label is followed by a bracket, or by blanks, a string and a
@@ -75,7 +75,7 @@ class EvalbSentence:
 
 
 def read_sentence(line: bytes, parameters: EvalbParameters) -> EvalbSentence:
-    """Read one line of a file, with or without its line end."""
+    """Read one line, with or without its line end; reading stops at a word without a bracket."""
     sentence, open_brackets, surplus = EvalbSentence(), list[int](), 0
     for token in _TOKEN.finditer(line):
         kind = token.lastindex
