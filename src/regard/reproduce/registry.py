@@ -51,7 +51,7 @@ def experiments_named(names: Collection[str]) -> list[Experiment]:
 
 
 def rows_named(names: Collection[str], experiments: Sequence[Experiment]) -> frozenset[str]:
-    """`names` as a set; raises RecipeError for a name that is no row of a table in `experiments`."""
+    """`names` as a set; raises RecipeError for a name that is no row of these experiments."""
     rows = [row for one in experiments for row in _ROWS.get(one.name, ())]
     for name in names:
         if not rows:

@@ -34,11 +34,11 @@ class Small:
     seeds: int = 1
 
     def fetch(self, out: Path) -> None:
-        """Choose the recipe, which needs the text; raises DataError if the text is missing."""
+        """Choose the recipe by the text; raises DataError if the text is missing."""
         self.base(out)
 
     def prepare(self, out: Path) -> None:
-        """Keep the recipe in `out`, and prepare the text."""
+        """Write the recipe to `out`/base.toml, and prepare the text."""
         folder, recipe = self._folder(), self.base(out)
         write_file(out / "base.toml", recipe.to_toml())
         prepare_folder(out, folder, recipe, self.language, valid="val")

@@ -17,8 +17,8 @@ from regard.translation import PartialListener, Translator
 from regard.view.look import Look, seen
 
 MOST_CELLS = 4_000_000
-"""Neither the attention weights nor the word alignment of a sentence is returned if there are more
-weights than this, in all heads and layers together. This many weights take 16 MB."""
+"""Neither the attention weights nor the word alignment of a sentence is returned if there may be
+more weights than this, in all heads and layers together. This many weights take 16 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +27,8 @@ class SentenceRequest:
 
     sentence: str
     n_best: int = 1
+    """How many translations are wanted; there may be more if another sentence of the batch wants
+    more, or fewer if the search finds fewer."""
     on_partial: PartialListener | None = None
     """A function that is called, in any thread, with the unfinished translation. There is no
     call for a sentence that is split, or if CTranslate2 or ONNX Runtime computes the model."""
@@ -157,8 +159,8 @@ class Engine:
     def _attended(self, request: SentenceRequest, rendering: Rendering) -> Rendering:
         """Return `rendering` with the requested alignment and weights of the best translation.
 
-        Both are left out if the model has no attention weights or more than MOST_CELLS, or if the
-        sentence or its translation is too long for the model.
+        Both are left out if the model has no attention weights, if there may be more weights than
+        MOST_CELLS, or if the sentence or its translation is too long for the model.
         """
         if not self.attends:
             return rendering

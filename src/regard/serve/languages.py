@@ -88,7 +88,7 @@ class Guess(BaseModel):
     """A language that a text may be in."""
 
     confidence: Annotated[float, Field(ge=0, le=100)]
-    """The probability of the language, in per cent."""
+    """The probability of the language, in per cent; 0 if it is unknown (`Detector.rank`)."""
     language: str
 
 
