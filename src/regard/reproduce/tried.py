@@ -1,4 +1,4 @@
-"""A row of Table 2. Unless it is a Transformer, its learning rate and dropout are chosen here."""
+"""A row of Table 2; except in a Transformer, learning rate and dropout are chosen by BLEU."""
 
 from __future__ import annotations
 

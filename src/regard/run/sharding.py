@@ -244,7 +244,7 @@ def model_and_optimizer(
 
 
 class _Root(nn.Module):
-    """A module whose `forward` calls functions on the model: FSDP gathers weights in `forward`."""
+    """Calls functions on the model in `forward`, because FSDP gathers weights only in `forward`."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
