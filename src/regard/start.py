@@ -45,15 +45,15 @@ it is always chosen, for MINUTES if no time is given. In rows 17 and 20, it is c
 is given and the data is for translation; otherwise it is the recipe of the data. If the recipe was
 not chosen for the time, the run ends after --time, or at its last step if this is earlier.
 
-In the recipe, --task or --trees sets task.output, and --tokenizer sets the section [tokenizer] of a
-new run; then --set applies. A recipe marked * then takes from the data the fields that decide how
-data is prepared (`data.pairs.DECIDED`).
+In the recipe, --task or --trees sets task.output, --time sets training.minutes, and --tokenizer
+sets the section [tokenizer] of a new run; then --set applies. A recipe marked * then takes from the
+data the fields that decide how data is prepared (`data.pairs.DECIDED`).
 
 If RUN was begun, `Run` refuses a recipe that differs from RUN's own, unless changes are accepted.
 The section [search] and the time may differ; if the time differs, so may the intervals between
 saves and between validations.
 
-Refused as well, before anything is written:
+Refused as well, before anything is written, are unfit files (`TrainingFiles.refuse_unfit`) and:
 
     a  --tokenizer, with --data
     b  --valid-trees or --silver, without --trees
@@ -132,7 +132,7 @@ class Start:
 
     @property
     def chooses_for_text(self) -> bool:
-        """Whether row 11 of this module's table applies; no text is read to find this out."""
+        """Whether row 11 of this module's table applies (a recipe for the time); reads no text."""
         new = self.data is None and self.start_from is None and begun(self.out) is None
         given = self.recipe is None and not self.is_for_trees and self.files.can_be_prepared
         return new and given
@@ -174,7 +174,7 @@ def begin(
     `progress` is called while data is prepared, and `chose` if a recipe is chosen for the time.
     `remark` gets a sentence if the recipe takes fields from the data, or if many validation pairs
     are also trained on. Without `trains`, the model of --from is not noted in RUN/from.json.
-    Raises RegardError as this module's docstring says, and the errors of `TrainingFiles.prepare`.
+    Raises the errors of `decide`, of `alone_in`, of `keep_origin` and of `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose)
     if start.start_from is not None:
@@ -200,7 +200,7 @@ def decide(
     _refuse_unfit(start)
     model = None if start.start_from is None else _model(start, start.start_from)
     earlier = begun(start.out)
-    its = None  # the section [tokenizer] of RUN's recipe or, for a new run, one for --tokenizer
+    its = None  # with --tokenizer: the section [tokenizer] of RUN or, in a new run, of this file
     if start.tokenizer is not None:
         its = earlier.tokenizer if earlier else described(start.tokenizer, start.assignments)
     data, is_prepared = _data(start, earlier is not None)
@@ -232,7 +232,7 @@ def refuse_two_limits(start: Start) -> None:
 
 
 def _refuse_unfit(start: Start) -> None:
-    """Raise RegardError for this module's rows 1 to 5 and cases a to c, and for unfit files."""
+    """Raise RegardError for unfit files, and rows 1 to 5, cases a to c of the module's docstring."""
     start.files.refuse_unfit(start.task)
     if start.data and (start.files.has_text or start.files.trees or start.tokenizer):
         raise RegardError(
@@ -321,7 +321,7 @@ def _for_the_time(
 
 
 def _fitted(start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]) -> Recipe:
-    """Fit the recipe to data; raises RegardError for cases i, j, k of the module's docstring."""
+    """Fit the recipe to data; raises RegardError if files, tokenizer, task or --set do not fit."""
     if start.data is None and (start.files.has_text or start.files.trees):
         start.files.refuse_other_than(data, start.out)
     refuse_other_task(data, recipe)

@@ -46,8 +46,9 @@ def steps_for(
 ) -> Steps:
     """Choose how a run learns from its batches, in the precision `dtype`.
 
-    Raises RecipeError if this machine cannot compute by `training.arithmetic`. `warn` is called if
-    a step cannot be compiled; TORCH_COMPILE_DISABLE=1 in the environment turns compilation off.
+    Raises RecipeError if this machine cannot compute by `training.arithmetic`, or cannot train in
+    `training.precision`. `warn` is called if a step cannot be compiled; TORCH_COMPILE_DISABLE=1 in
+    the environment turns compilation off.
     """
     chosen = for_training(recipe.training, device, dtype, torch.get_num_threads())
     smoothing, loss = recipe.training.label_smoothing, loss_for(recipe.training)
@@ -176,7 +177,10 @@ class Sharded(Whole):
         self._optimizer = optimizer
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
-        """Add the gradient of the batch; see `Steps`."""
+        """Add the gradient of the batch; see `Steps`.
+
+        Raises TrainingError if memory runs out, although two updates of this size fitted.
+        """
         try:
             return add_gradient(*self._optimizer.compute(self.loss, batch, self.smoothing))
         except (MemoryError, RuntimeError) as error:

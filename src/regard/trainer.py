@@ -39,9 +39,9 @@ def train_prepared(
     `announce` is called once, before the first step, with the number of parameters and the memory
     and disk space that the run takes. The other arguments are those of `Run`. With several
     `processes`, each must call this function, and only the first writes, warns and announces.
-    Raises the errors of `Run` and `train`; TrainingError if a batch cannot be divided into
-    `micro_batches`; and Interrupted, after saving, if `interrupt` records a signal, even after the
-    last step.
+    Raises the errors of `validator`, `Run`, `begin_from_model` and `train`; TrainingError if a
+    batch cannot be divided into `micro_batches`; and Interrupted, after saving, if `interrupt`
+    records a signal, even after the last step.
     """
     refuse_more_parts(1 if micro_batches is None else micro_batches, recipe.data)
     validate = validator(data, recipe, processes)

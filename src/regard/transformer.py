@@ -205,7 +205,8 @@ class Transformer(EncoderDecoder):
         """The logits of the next token of each row, and the new state.
 
         `tokens` holds the last token of each row. A `state` may be given to `step` only once. The
-        second time, ValueError is raised, except after `with_room` or if `few_rows` is set.
+        second time, ValueError is raised; but the mistake is not noticed after a call of
+        `state.with_room`, or if `few_rows` is set.
         """
         if self.few_rows is not None:
             return self.few_rows.step(tokens, state)

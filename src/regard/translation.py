@@ -117,7 +117,7 @@ class Translator(Decoding):
 
     @property
     def network(self) -> EncoderDecoder:
-        """The model whose attention can be looked at; in an ensemble, the first model."""
+        """The first of `model.members`, whose attention can be looked at; IndexError if none."""
         return self.model.members[0]
 
     def refuse_other_search(self) -> None:

@@ -221,9 +221,9 @@ def embedding_of(recipe: ModelRecipe, vocabulary: int) -> Embedding:
 
 
 LEAST_BIAS = -1e4
-"""A bias of -1e30 on a logit excludes a symbol. With label smoothing, the loss depends on every
+"""A bias of -1e30 on a logit excludes a token. With label smoothing, the loss depends on every
 logit, and such a bias would make the loss enormous. A loss therefore raises lower biases to this
-number, which excludes the symbol as well: e^-10000 is 0 in every precision."""
+number, which excludes the token as well: e^-10000 is 0 in every precision."""
 BIAS_COLUMNS = 8
 """A bias is divided equally among this many columns. Products are fast if the number of columns is
 a multiple of 8. If a row is rounded to 8 bits, one large number makes the rest of the row inexact,

@@ -1,4 +1,4 @@
-"""Parts that the routes share: access, limits, and the choice of the model for a text."""
+"""Code that the routes share: access, limits, and the choice of the model for a text."""
 
 import asyncio
 import random
@@ -50,7 +50,7 @@ class ServerLimits:
 
     @property
     def body(self) -> int:
-        """The most bytes of a valid body; a JSON character takes up to 12 bytes: \\uXXXX\\uXXXX."""
+        """The most bytes of a body: 64 KiB, and 12 bytes for each character (\\uXXXX\\uXXXX)."""
         return 12 * self.characters + 65_536
 
 
@@ -75,7 +75,8 @@ class Job:
     async def renderings(self) -> AsyncIterator[Rendering]:
         """Yield the result of each sentence in order, as soon as it is ready.
 
-        Raises TimeoutError if a result is not ready at the time `until`.
+        Raises TimeoutError if the time `until` comes before all results are taken, and any error
+        that the translation of a sentence raised.
         """
         for future in self.futures:
             async with self.waiting():
@@ -122,11 +123,12 @@ class Service:
         )
 
     def admit(self, request: Request, key: str | None) -> None:
-        """Raise HTTPException for a missing or invalid key, and for too many requests.
+        """Raise HTTPException for too many requests, and for a missing or invalid key.
 
-        If `key` is empty, the bearer token of the request is the key. Requests with an invalid key
-        are counted by the client's address. After too many such requests, the address is refused
-        even with a valid key, so that a client that guesses keys cannot see that a guess is right.
+        If the server has no API keys, a key is neither needed nor checked. If `key` is empty, the
+        bearer token of the request is the key. Requests with an invalid key are counted by the
+        client's address. After too many such requests, the address is refused even with a valid
+        key, so that a client that guesses keys cannot see that a guess is right.
         """
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         # Starlette decodes headers as Latin-1, but clients send UTF-8.
@@ -149,7 +151,7 @@ class Service:
             raise HTTPException(403, "Invalid API key")
 
     def check_size(self, request: Request, texts: Sequence[str]) -> None:
-        """Raise HTTPException for too many texts or characters; note the characters for the log."""
+        """Raise HTTPException for too many texts or characters; count the characters for the log."""
         characters = sum(map(len, texts))
         for size, limit in ((len(texts), self.limits.items), (characters, self.limits.characters)):
             if size > limit:
@@ -217,7 +219,7 @@ async def _submit_all(jobs: Sequence[Job], ask: Callable[[int, str], SentenceReq
 
 
 def _submit(jobs: Sequence[Job], ask: Callable[[int, str], SentenceRequest]) -> None:
-    """Submit the sentences of all jobs at once, since the first job alone could fill the queue."""
+    """Submit the sentences of one engine's jobs at once: the first job could fill the queue."""
     asked = [ask(*numbered) for job in jobs for numbered in enumerate(job.passage.sentences)]
     futures = iter(jobs[0].engine.submit(asked))
     for job in jobs:

@@ -37,8 +37,8 @@ ENDED_BY = {
 """Elements that need no end tag. Each is mapped to the elements whose start tags also end this
 element."""
 _HUGE = re.compile("&#[0-9]{1000,};?")
-"""Numeric character references that are too large for Unicode. They are replaced before parsing,
-because Python refuses to read numbers of more than 4,300 digits."""
+"""Decimal character references of 1,000 digits or more. They are replaced before parsing, because
+Python refuses to read numbers of more than 4,300 digits."""
 _COMMENT_ENDS = re.compile(r"--\s*!?>")
 HOLDERS = frozenset(["datalist", "dl", "menu", "ol", "ruby", "select", "table", "ul"])
 """A start tag inside one of these elements ends no element outside: for example, an <li> inside a

@@ -33,8 +33,9 @@ def open_tokenizer(path: str | Path) -> AnyTokenizer:
     """Open a tokenizer; `path` is its tokenizer.json, or the directory that contains the file.
 
     A foreign tokenizer needs the files beside its tokenizer.json, too. Raises ModelError if a file
-    is missing or damaged, or if regard did not write tokenizer.json. Raises MissingExtra if a
-    library that the tokenizer needs is not installed.
+    is missing or damaged, if regard did not write tokenizer.json, or if this version of regard does
+    not know the tokenizer's kind. Raises MissingExtra if a library that the tokenizer needs is not
+    installed.
     """
     path = Path(path)
     if path.is_dir():

@@ -16,8 +16,8 @@ from regard.text.scripts import HANGUL, are_korean, meet_without_blank
 _CODE = re.compile(r"\S{1,30}")
 """The form of a code that tells a model the target language: short and without blanks."""
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
-"""Marks that may precede the first sentence of a line: blanks, bullets, numbers such as 1., letters
-such as a), and > of quoted text."""
+"""Marks that may precede the first sentence of a line: blanks, bullets, dashes, numbers such as 1.,
+letters such as a), # of headings, and > of quoted text."""
 _GOES_ON = re.compile(
     f"[\"'”’»」』》〉]({HANGUL.pattern}| +(라고|하고(?! *[싶있])|라며|라면서|라는)"
     "|[ \u3000]*(って|などと|と([、。\u4e00-\u9fff\u30a1-\u30fa]"

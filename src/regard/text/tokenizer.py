@@ -201,7 +201,10 @@ class Tokenizer:
     def encode_arrays(
         self, lines: Sequence[str], side: SideName = "source"
     ) -> list[NDArray[np.uint32]]:
-        """The ids of each line as a read-only array; faster than `encode`, for a whole corpus."""
+        """The ids of each line as a read-only array; faster than `encode`, for a whole corpus.
+
+        Raises DataError as `encode` does.
+        """
         pieces = self._pieces.__getitem__
         try:
             return [
@@ -228,8 +231,8 @@ class Tokenizer:
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
         """The text of each piece, with a space before it if the piece begins a word.
 
-        The names of ids 0, 1 and 2 are <pad>, <s> and </s>. A piece that is only a part of a
-        character becomes U+FFFD.
+        The names of ids 0, 1 and 2 are <pad>, <s> and </s>; an id beyond the vocabulary has an
+        empty name. A piece that is only a part of a character becomes U+FFFD.
         """
         # Decoding removes the first space of a text. So each piece is decoded after the letter a.
         before = self.encode(["a"])[0]

@@ -219,7 +219,7 @@ class _Pairs:
         self._free.append(pair)
 
     def change(self, pair: int, by: int, starts: Positions | None = None) -> None:
-        """Add `by` to a pair's count, and `starts` to its places; forget the pair if it is gone."""
+        """Add `by` to a pair's count, `starts` to its places; forget the pair if its count is 0."""
         if starts is not None:
             self.where[pair] = np.concatenate([self.where[pair], starts])
         left, right = int(self.left[pair]), int(self.right[pair])

@@ -21,8 +21,8 @@ from regard.trees.tree import Tree
 def drawn(tree: Tree, columns: int | None = None) -> str:
     """Draw the tree from the top down, or as an outline if it is wider than `columns`.
 
-    Wide characters, such as those of Korean and Chinese, take two columns. With None, any
-    width is allowed. Raises DataError for a tree that is too deep to draw.
+    Wide characters, such as those of Korean and Chinese, take two columns. If `columns` is None,
+    any width is allowed. Raises DataError for a tree that is too deep to draw.
     """
     rows: defaultdict[int, _Row] = defaultdict(_Row)
     for item in placed(tree):

@@ -126,8 +126,8 @@ def look_at(
 
     The model must be in fp32. With `by_words`, positions are words instead of pieces. With
     `listen`, an account of the search is added, unless `target` is given. Raises DataError if a
-    text is empty or too long for the model, ModelError if the model's logits are not finite, or if
-    the model has no attention.
+    text is empty, has a lone surrogate or is too long for the model; ModelError if the model's
+    logits are not finite, or if the model has no attention.
     """
     source = [*_encoded(model, sentence, "source", model.recipe.data.max_length), EOS]
     positions = model.network.longest

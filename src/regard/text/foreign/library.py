@@ -138,7 +138,8 @@ def _entries(file: Original) -> Mapping[str, int]:
 def _library(file: Original) -> tokenizers.Tokenizer:
     """The tokenizer in a file.
 
-    Raises ModelError if the file is damaged, has no or too many entries, or might run for ever.
+    Raises ModelError if the file is damaged, has no or too many entries, or has rules that might
+    run for ever or fill the memory.
     """
     content = read_json(file)
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):

@@ -58,8 +58,8 @@ class MosesSettings(Section):
     separator: _Pieces = "@@"
     """The mark at the end of each piece of a word except the last."""
     threshold: int | None = None
-    """A piece that target.counts lacks, or whose count there is less than this, is divided into
-    smaller pieces. With None, only pieces that the file lacks are divided."""
+    """If there is a file target.counts, a piece that the file lacks, or whose count in it is less
+    than this, is divided into smaller pieces. None divides only pieces that the file lacks."""
     source_threshold: int | None = None
     """The threshold for the source; it is used like `threshold`, but with source.counts."""
     unknown: str = "<unk>"

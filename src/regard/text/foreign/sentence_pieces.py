@@ -84,8 +84,8 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         the ids; without `target_vocabulary`, both sides have one vocabulary. `specials` and `size`
         describe the target; `source_specials` and `source_size` describe the source, if there are
         two vocabularies. By default, special symbols are looked up by the names <pad>, <s> and
-        </s>, and the size follows from the largest id. Raises ModelError, or MissingExtra if the
-        library sentencepiece is not installed.
+        </s>, and the size follows from the largest id. Raises ModelError; MissingExtra if the
+        library sentencepiece or, for `restricted`, protobuf is not installed.
         """
         files = {"source.spm": read_original(source)}
         if target is not None:
@@ -280,7 +280,7 @@ def _vocabulary(files: Mapping[str, Original], side: str) -> dict[str, int]:
 
 
 def pieces_in(file: Original) -> dict[str, int]:
-    """A map from the pieces of a SentencePiece model to their ids; raises the errors of `read`."""
+    """A map from a SentencePiece model's pieces to ids; raises ModelError or MissingExtra."""
     model = _model(file)
     return {model.id_to_piece(i): i for i in range(len(model))}
 
