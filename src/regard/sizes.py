@@ -10,8 +10,8 @@ from typing import NamedTuple
 from regard.recipe import ModelRecipe
 
 BLOCKED_FROM = 3
-"""Restricted self-attention (§4) divides a row into blocks only if the row has more blocks than
-this, because shorter rows would gain nothing from the division."""
+"""Restricted self-attention (§4) computes a row in blocks of r / 2 positions only if the row is
+longer than this many blocks, because shorter rows would gain nothing."""
 
 
 class FamilySizes(NamedTuple):

@@ -232,7 +232,7 @@ def refuse_two_limits(start: Start) -> None:
 
 
 def _refuse_unfit(start: Start) -> None:
-    """Raise RegardError for unfit files, and rows 1 to 5, cases a to c of the module's docstring."""
+    """Raise RegardError for rows 1 to 5 and cases a to c (module docstring), and unfit files."""
     start.files.refuse_unfit(start.task)
     if start.data and (start.files.has_text or start.files.trees or start.tokenizer):
         raise RegardError(

@@ -151,7 +151,7 @@ class Service:
             raise HTTPException(403, "Invalid API key")
 
     def check_size(self, request: Request, texts: Sequence[str]) -> None:
-        """Raise HTTPException for too many texts or characters; count the characters for the log."""
+        """Raise HTTPException for too many texts or characters; count characters for the log."""
         characters = sum(map(len, texts))
         for size, limit in ((len(texts), self.limits.items), (characters, self.limits.characters)):
             if size > limit:

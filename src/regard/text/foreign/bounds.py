@@ -13,8 +13,8 @@ from regard.errors import ModelError
 from regard.text.foreign.patterns import surely_ends
 
 MOST_TIMES = 10_000
-"""A tokenizer is refused if one of its steps, such as its normalizer, may make a text over this many
-times longer."""
+"""A tokenizer is refused if one of its steps, such as its normalizer, may make a text longer by a
+larger factor than this."""
 _MOST_RULES = 1000
 
 
