@@ -19,7 +19,7 @@ from regard.view.colours import head_colours
 from regard.view.look import ATTENTION_NAMES, Look, distance, entropy
 
 STEPS = 255
-"""A weight is stored in one byte, from 0 to 255; the error is less than 0.2 % and not visible."""
+"""A weight is stored in one byte, from 0 to 255; the error is below 0.002 and not visible."""
 
 
 def attention_page(
