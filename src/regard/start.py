@@ -145,7 +145,7 @@ class Start:
 
     @property
     def limit(self) -> float | None:
-        """The minutes of --time or, without it, of the given recipe; None for no limit."""
+        """The minutes of --time or, without --time, of the given recipe, not of --set; or None."""
         if self.minutes is None and self.recipe is not None:
             return _given(self.recipe).training.minutes or None
         return self.minutes or None
