@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from regard.data.rows import one_per_row
 from regard.engines.translator import EngineTranslator
 from regard.exchange.certificate import Sequences
+from regard.recipe import SearchRecipe
 from regard.text.tokenizer import EOS
 
 
@@ -18,11 +19,11 @@ class EngineSide:
     """A `Side` of a certificate: a translator that uses an engine (CTranslate2 or ONNX Runtime).
 
     The engine computes the logits. The translator decides whether the engine or regard does the
-    beam search.
+    beam search. `rules` are the settings of the search, apart from beam and alpha.
     """
 
-    def __init__(self, translator: EngineTranslator):
-        self._translator = translator
+    def __init__(self, translator: EngineTranslator, rules: SearchRecipe):
+        self._translator, self._rules = translator, rules
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -47,6 +48,6 @@ class EngineSide:
 
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
         """The best output of the translator's beam search for each source."""
-        rules = self._translator.recipe.but(beam=beam, alpha=alpha)
+        rules = self._rules.but(beam=beam, alpha=alpha)
         found = self._translator.found(sources, [most] * len(sources), rules, 1)
         return [list(best.tokens) for [best] in found]

@@ -19,6 +19,7 @@ from regard.exchange.sentences import SENTENCES
 from regard.exchange.sides import OurSide
 from regard.files.lines import read_lines
 from regard.files.manifest import SEAL
+from regard.recipe import SearchRecipe
 from regard.run.model_directory import EXPORTED, Model, open_model
 
 EXPORT_FORMATS = ("hf", "ctranslate2", "onnx", "argos")
@@ -123,7 +124,7 @@ def _to_argos(
 
     def prove(folder: Path) -> Certificate:
         exported = Exported(folder, model.recipe, model.tokenizer, {"positions": positions})
-        theirs = EngineSide(translator_by("ctranslate2")(exported, 1))
+        theirs = EngineSide(translator_by("ctranslate2")(exported, 1), _rules(model, "argos"))
         return _certified(model, theirs, "argos", positions, tolerance)
 
     if len(text) < 2:
@@ -179,7 +180,7 @@ def _write(
 
     def prove(folder: Path) -> Certificate:
         exported = Exported(folder, model.recipe, model.tokenizer, about)
-        theirs = EngineSide(translator_by(format)(exported, 1))
+        theirs = EngineSide(translator_by(format)(exported, 1), _rules(model, format))
         return _certified(model, theirs, format, positions, tolerance)
 
     return write_certified(out, write, prove, about)
@@ -195,6 +196,17 @@ def _about(model: Model, format: str, positions: int) -> dict[str, Any]:  # noqa
     return {**provenance, EXPORTED: format, "positions": positions, "by": __version__}
 
 
+def _rules(model: Model, format: str) -> SearchRecipe:  # noqa: A002
+    """The settings of the search by which an exported model is compared with `model`."""
+    search = model.recipe.search
+    rules = search if format == "onnx" else search.but(finish="beam")
+    # `transformers` lacks GNMT's length penalty (§6.1). If the recipe has this penalty, both models
+    # search without a penalty: alpha = 0.
+    if format == "hf" and search.penalty != "length":
+        rules = rules.but(penalty="length", alpha=0.0)
+    return rules
+
+
 def _certified(
     model: Model,
     theirs: Side,
@@ -203,12 +215,7 @@ def _certified(
     tolerance: float | None,
 ) -> Certificate:
     """Compare `model` with `theirs`, the exported model; both use the same settings of search."""
-    search = model.recipe.search
-    rules = search if format == "onnx" else search.but(finish="beam")
-    # `transformers` lacks GNMT's length penalty (§6.1). If the recipe has this penalty, both models
-    # search without a penalty: alpha = 0.
-    if format == "hf" and search.penalty != "length":
-        rules = rules.but(penalty="length", alpha=0.0)
+    rules = _rules(model, format)
     return certify(
         OurSide(model, rules),
         theirs,

@@ -17,7 +17,7 @@ from time import time
 
 from regard.parts.kept import Finished, do_all
 from regard.reproduce.registry import EXPERIMENTS
-from regard.reproduce.rows import run_of, state_of
+from regard.reproduce.rows import state_of
 from regard.reproduce.tables import Experiment, GrowingTable, Study, all_tasks, write_tables
 
 RECENT = 60.0
@@ -52,10 +52,10 @@ def rows_in_training(study: Study, experiments: Sequence[Experiment]) -> list[st
     """The progress of each row in training now, as a text for each seed; [] if no row is."""
     recipes = {n: r for one in experiments for n, r in one.recipes(study).items()}
     told = []
-    for name, recipe in recipes.items():
-        for seed in study.seeds:
-            journal = run_of(study.out, name, seed) / "journal.jsonl"
-            if journal.exists() and time() - journal.stat().st_mtime < RECENT:
-                state = state_of(study.out, name, {seed: None}, recipe.training.steps)
-                told.append(f"{name}, {state}")
+    for journal in sorted((study.out / "runs").glob("*/journal.jsonl")):
+        name, _, seed = journal.parent.name.rpartition("-")
+        recent = time() - journal.stat().st_mtime < RECENT
+        if recent and name in recipes and seed.isdigit():  # with seeds that only some rows need
+            steps = recipes[name].training.steps
+            told.append(f"{name}, {state_of(study.out, name, {int(seed): None}, steps)}")
     return told

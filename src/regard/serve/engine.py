@@ -168,10 +168,14 @@ class Engine:
         model, tokenizer = self._translator.network, self._translator.tokenizer
         [read], [made] = tokenizer.encode(texts[:1]), tokenizer.encode(texts[1:], "target")
         source, written = [*read, EOS], [*made, EOS]
-        cells = len(source) ** 2 + len(written) ** 2 + len(source) * len(written)
-        heads = max(sum(m.heads for m in of) for of in model.attentions().values())
+        rows = {"encoder": source, "decoder": written, "cross": written}
+        columns = {"encoder": source, "decoder": written, "cross": source}
+        cells = sum(
+            len(rows[kind]) * len(columns[kind]) * sum(module.heads for module in modules)
+            for kind, modules in model.attentions().items()
+        )
         split = len(source) > self._translator.longest  # the model never read the whole sentence
-        if cells * heads > MOST_CELLS or split or len(written) > model.longest:
+        if cells > MOST_CELLS or split or len(written) > model.longest:
             return rendering
         look = seen(model, tokenizer, request.sentence, source, written, by_words=True)
         # The mean over all layers is used, because the layer that aligns best differs by model
