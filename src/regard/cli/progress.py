@@ -133,7 +133,7 @@ class TrainingDisplay(_Display):
         note(
             f"{resumed}{record['parameters'] / 1e6:.1f} M parameters, "
             f"{count_of(record['pairs'], 'pair')}, {record['vocabulary']:,} symbols, "
-            f"{record['batches_per_epoch']} batch{'es' * (record['batches_per_epoch'] != 1)} an epoch, "
+            f"{count_of(record['batches_per_epoch'], 'step')} an epoch, "
             f"{record['dtype']} on {record['device']}, {count_of(record['threads'], 'thread')}"
         )
 
