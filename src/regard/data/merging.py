@@ -145,10 +145,12 @@ def merge_again(
                     size += 1
                 i += 1
             size, state = _merge(word, joins, size, merges, keys, ranks, threshold, state)
-            out[end : end + size] = word[:size]
+            for k in range(size):  # `out[...] = word[:size]` would take longer to compile
+                out[end + k] = word[k]
             end += size
         if end - out_starts[s] > longest:
             end = out_starts[s] + starts[s + 1] - starts[s]
-            out[out_starts[s] : end] = ids[starts[s] : starts[s + 1]]
+            for k in range(starts[s + 1] - starts[s]):
+                out[out_starts[s] + k] = ids[starts[s] + k]
         out_starts[s + 1] = end
     return out[:end].copy(), out_starts

@@ -99,6 +99,13 @@ def _attend(
 
 
 @within
+def _copy(row: Numbers, out: Numbers) -> None:
+    """Copy a row; Numba takes some ten seconds to compile `out[:] = row`, with its errors."""
+    for j in range(len(row)):
+        out[j] = row[j]
+
+
+@within
 def _layer(
     x: Numbers, outputs: int, weights: Numbers, numbers: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
@@ -165,7 +172,9 @@ def project(x: Numbers, weights: Numbers, numbers: Numbers, out: Numbers) -> Non
     All matrices have the same number of outputs.
     """
     for i in range(len(out)):
-        out[i], weights, numbers = _layer(x, out.shape[2], weights, numbers)
+        y, weights, numbers = _layer(x, out.shape[2], weights, numbers)
+        for r in range(len(x)):
+            _copy(y[r], out[i, r])
 
 
 @loop_for("void(int64[::1], {n}[:, ::1], float32, float32[::1], float32[:, ::1])")
@@ -211,7 +220,7 @@ def decode_layers(
     for layer in range(layers):
         own, weights, numbers = _layer(y, of_keys + both, weights, numbers)
         for row in range(len(y)):
-            past[layer, ancestry[row, -1]] = own[row, of_keys:]
+            _copy(own[row, of_keys:], past[layer, ancestry[row, -1]])
         for row in range(len(y)):
             query, slots = own[row, :of_keys], ancestry[row]
             _attend(query, past[layer], past[layer], (0, of_keys), slots, heads, attention[row])

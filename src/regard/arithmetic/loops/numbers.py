@@ -30,6 +30,7 @@ In the signature of a loop, "float32" stands for fp32, and "uint16" for the 16 b
 # These flags let the compiler sum in any order, and therefore use vector instructions. Flags that
 # would let the compiler assume that no number is NaN or infinite are left out.
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
+_OPTIONS: Any = {"fastmath": _FAST, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
 def loop_for(signature: str) -> Callable[[Function], Function]:
@@ -39,7 +40,7 @@ def loop_for(signature: str) -> Callable[[Function], Function]:
     """
     kinds = ("float32", "uint16") if "{n}" in signature else ("",)
     every = [signature.replace("{n}", kind) for kind in kinds]
-    options: Any = {"nogil": True, "fastmath": _FAST, "error_model": "numpy"}
+    options: Any = {**_OPTIONS, "nogil": True}
 
     def compile_now(function: Function) -> Function:
         loop: Any
@@ -105,7 +106,7 @@ def _say_once() -> None:
 
 def within(function: Function) -> Function:
     """A decorator for a function that loops call; the function is compiled into these loops."""
-    inner: Any = njit(fastmath=_FAST, error_model="numpy")(function)
+    inner: Any = njit(no_cpython_wrapper=True, **_OPTIONS)(function)
     return inner
 
 
