@@ -78,7 +78,7 @@ def _head_costs(evidence: Evidence) -> list[Statement]:
     findings = []
     for name, what in (
         ("parameters", "h heads of width d_model / h have the parameters of one full head"),
-        ("flop", "a layer's training takes the same operations, computed from the sizes"),
+        ("flop", "training takes the same operations, computed from the sizes"),
         ("counted", "attention takes the same operations, counted while PyTorch computes it"),
     ):
         shown = {f"h = {h}": f"{name}_{h}" for h in (1, BASE.model.heads)}
