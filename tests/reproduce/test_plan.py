@@ -83,6 +83,7 @@ def test_the_papers_base_takes_twelve_hours_on_its_machine(tmp_path: Path) -> No
     assert rows["base"].p100_hours == pytest.approx(12)
     assert rows["base"].steps == BASE.training.steps
     assert rows["big"].p100_hours > 3.5 * 24  # it had larger products, which are faster
+    assert "took 3.5 days" in plan_lines(study, [EXPERIMENTS["table3"]], 1, None)[-1]
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from regard.cost import flop
 from regard.machine.cores import usable_cores
 from regard.machine.devices import choose_device, computes_beside
 from regard.machine.speed import single_precision_speed
-from regard.paper import BASE, BASE_TIME, parameters
+from regard.paper import BASE, BASE_TIME, BIG_TIME, parameters
 from regard.recipe import Recipe
 from regard.reproduce.tables import Experiment, Study, all_tasks
 
@@ -123,6 +123,9 @@ def plan_lines(
     here = f"{amount(seconds, SECONDS)} here in {processes} process{'es' * (processes > 1)}"
     there = f"{amount(3600 * gpus, SECONDS)} on eight P100"
     lines.append(f"{count}: {here}, or {there}; {amount(disk, BYTES)} of disk, besides the text")
+    if any(row.name == "big" and row.steps == BIG_TIME.steps for row in rows):
+        days = f"{BIG_TIME.hours / 24:g} days"
+        lines.append(f"eight P100: at the speed of the paper's base; its big took {days} (§5.2)")
     if price is not None:
         lines.append(f"at {price:g} an hour of this machine: {price * seconds / 3600:,.2f}")
     return lines
