@@ -102,7 +102,7 @@ class Hypotheses(NamedTuple):
         return Hypotheses(tokens, *fields)
 
     def with_room(self, steps: int) -> Hypotheses:
-        """These hypotheses, with UNWRITTEN tokens at the end for this many steps."""
+        """Hypotheses like these, with UNWRITTEN tokens at the end for this many steps."""
         return self._replace(tokens=F.pad(self.tokens, (0, steps), value=UNWRITTEN))
 
     def beside(self, others: Hypotheses) -> Hypotheses:

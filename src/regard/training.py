@@ -31,9 +31,8 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
     """Train until the run's steps, time or patience are used up; return the averaged weights.
 
     Continues from the run's newest checkpoint, if any. Of several processes, the first returns the
-    weights in fp32 (§6.1), and the others return {}. Raises Interrupted, after saving, if a signal
-    has come; Diverged if the loss or a weight is not finite; TrainingError if not even one row of a
-    batch fits the memory; and the errors of `Resumption.resume_or_start`.
+    weights in fp32 (§6.1), the others {}. Raises Interrupted, after saving, at a signal; Diverged
+    if the loss or a weight is not finite; and the errors of `Resumption`, also for lack of memory.
     """
     training, setup = run.resume_or_start(), run.setup
     (model, optimizer, _, state), recipe = training, setup.recipe

@@ -135,12 +135,11 @@ def make_steps(
 
     A step is an `unseen_step` of `regard.search`. The last live hypotheses that a sentence has in
     these steps are written to `before`. The loop ends early if all sentences have ended. `length`
-    is the index of the last token of the live hypotheses.
-    `rules` are the number of candidates, the ids of </s> and of padding, `finish_by_beam`, the
-    length penalties, and the ids of tokens that are never produced. `embedding` is the matrix, its
-    scale, and the positional encoding of each step. `decoder` has the arguments `weights`,
-    `numbers`, `sizes` and `eps` of `decode_layers`; `output` has the arguments `weights` and
-    `numbers` of `project`. `past` has keys and values, and the number of slots filled before.
+    is the index of the last token of the live hypotheses. `rules` are the number of candidates, the
+    ids of </s> and of padding, `finish_by_beam`, the length penalties, and the ids of tokens that
+    are never produced. `embedding` is the matrix, its scale, and the positional encoding of each
+    step. `decoder` has `weights`, `numbers`, `sizes` and `eps` of `decode_layers`; `output` has
+    `weights` and `numbers` of `project`; `past` has keys and values, and how many slots are full.
     """
     rows, (count, eos, pad, by_beam, penalty, never) = live[1].size, rules
     matrix, scale, positions = embedding
