@@ -106,7 +106,8 @@ def _say_once() -> None:
 
 def within(function: Function) -> Function:
     """A decorator for a function that loops call; the function is compiled into these loops."""
-    inner: Any = njit(no_cpython_wrapper=True, **_OPTIONS)(function)
+    options: Any = {**_OPTIONS, "no_cpython_wrapper": True}
+    inner: Any = njit(**options)(function)
     return inner
 
 
