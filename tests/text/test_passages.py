@@ -173,6 +173,7 @@ def test_html_keeps_its_tags_to_the_character() -> None:
     markup = '<p class=a  ID="B">The <B>dog</B >\n sleeps &amp; eats.<br/> Yes<!-- no --></P>'
     expected = '<p class=a  ID="B">THE <B>DOG</B >\n SLEEPS &amp; EATS.<br/> YES<!-- no --></P>'
     assert shouted(markup, is_html=True) == expected
+    assert shouted("a<!-->b<!--->c", is_html=True) == "A<!-->B<!--->C"
 
 
 @pytest.mark.parametrize(
@@ -189,6 +190,9 @@ def test_html_keeps_its_tags_to_the_character() -> None:
         "<!doctype html>",
         "<?php echo one ?>",
         "<script>never closed",
+        "<!-- never closed",
+        "<!-- nor <b>this",
+        "<!-- x --!>",
     ],
 )
 def test_what_no_reader_reads_stays_as_it_is(kept: str) -> None:
@@ -221,6 +225,10 @@ def test_what_no_reader_reads_stays_as_it_is(kept: str) -> None:
 )
 def test_what_is_kept_ends_though_its_end_tag_is_left_out(markup: str) -> None:
     assert shouted(markup, is_html=True) == markup.replace("two", "TWO")
+
+
+def test_a_number_of_a_character_may_begin_with_zeros() -> None:
+    assert read_html(f"&#{'0' * 5000}65; &#0066;", "en").sentences == ("A B",)
 
 
 def test_a_translation_cannot_add_markup() -> None:

@@ -39,7 +39,8 @@ element."""
 _HUGE = re.compile("&#[0-9]{1000,};?")
 """Decimal character references of 1,000 digits or more. They are replaced before parsing, because
 Python refuses to read numbers of more than 4,300 digits."""
-_COMMENT_ENDS = re.compile(r"--\s*!?>")
+_ZEROS = re.compile("&#0+(?=[0-9])")
+_COMMENT_ENDS = re.compile("--!?>")
 HOLDERS = frozenset(["datalist", "dl", "menu", "ol", "ruby", "select", "table", "ul"])
 """A start tag inside one of these elements ends no element outside: for example, an <li> inside a
 <ul> does not end an <li> around the <ul>."""
@@ -53,6 +54,8 @@ def stretches(markup: str) -> Iterator[tuple[str, bool]]:
     tail = markup.rfind(">") + 1  # after this index, no tag is complete, and parsing is slow
     reader = _Reader(_HUGE.sub(lambda found: "_" * len(found[0]), markup[:tail]))
     reader.begin(tail, is_text=not reader.keeping)
+    if (comment := markup.find("<!--", tail)) >= 0:
+        reader.begin(comment, is_text=False)
     for (start, is_text), (end, _) in pairwise([*reader.starts, (len(markup), False)]):
         if start < end:
             yield markup[start:end], is_text
@@ -60,7 +63,7 @@ def stretches(markup: str) -> Iterator[tuple[str, bool]]:
 
 def read_references(text: str) -> str:
     """Replace references such as &amp; by their characters; `text` is HTML without tags."""
-    return html.unescape(_HUGE.sub("\ufffd", text))
+    return html.unescape(_HUGE.sub("\ufffd", _ZEROS.sub("&#", text)))
 
 
 def _is_kept(tag: str, attributes: dict[str, str | None]) -> bool:
@@ -102,13 +105,17 @@ class _Reader(HTMLParser):
     def parse_comment(self, i: int, report: bool = True) -> int:
         """Read a comment; a comment without an end goes on to the end of the markup.
 
-        The base class would search all later markup for the end, again for each later `<!--`.
+        Like browsers, and other than the base class, read `<!-->` as a whole comment, and `--!>` as
+        the end of one. Without an end, the end is not searched for again for each later `<!--`.
         """
         place = self._length - len(self.rawdata) + i  # `rawdata` is the markup that is left
-        if place + 2 > self._last_end:
-            self._note(is_text=False)
+        can_end = place + 2 <= self._last_end
+        found = _COMMENT_ENDS.search(self.rawdata, i + 2) if can_end else None
+        self._note(is_text=False)
+        if found is None:
+            self.keeping = self.keeping or "!--"
             return len(self.rawdata)
-        return super().parse_comment(i, report)
+        return found.end()
 
     def parse_html_declaration(self, i: int) -> int:
         """Read markup that begins with `<!`; like browsers, read `<![if x]>` as a comment.
