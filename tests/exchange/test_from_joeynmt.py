@@ -180,6 +180,9 @@ def test_what_no_recipe_and_no_tokenizer_has_is_refused(
 @pytest.mark.parametrize(
     ("keys", "value", "search"),
     [
+        ("testing.max_output_length", 200, (5, 1.0, 200)),
+        ("testing.max_output_length", -1, (5, 1.0, 50)),
+        ("training", {"max_output_length": 100}, (5, 1.0, 100)),
         ("model.decoder.layer_norm", None, (5, 1.0)),
         ("testing.repetition_penalty", -1, (5, 1.0)),
         ("testing.no_repeat_ngram_size", -1, (5, 1.0)),
@@ -192,11 +195,11 @@ def test_what_no_recipe_and_no_tokenizer_has_is_refused(
     ],
 )
 def test_what_joeynmt_has_by_default_is_taken(
-    folder: Path, keys: str, value: Any, search: tuple[int, float]
+    folder: Path, keys: str, value: Any, search: tuple[float, ...]
 ) -> None:
     change(folder, keys, value)
     recipe = read_joeynmt(folder).recipe.search
-    assert (recipe.beam, recipe.alpha) == search
+    assert (recipe.beam, recipe.alpha, recipe.max_extra)[: len(search)] == search
 
 
 def test_special_pieces_have_the_names_of_the_configuration(folder: Path, tmp_path: Path) -> None:

@@ -201,6 +201,7 @@ def test_opennmt(tmp_path: Path, spm: list[str], shared: bool) -> None:
     torch.save(content, tmp_path / "model.pt")
     done = regard("import", "opennmt", tmp_path / "model.pt", *spm, "--out", tmp_path / "ours")
     model = opened(done, tmp_path / "ours")
+    assert model.recipe.search.max_extra == 250
     ids, written = [7, 9, 8], [10, 4, 5]  # its sources do not end in </s>
     x = source[ids] * math.sqrt(12) + interleaved(3, 12)
     y = target[[2, *written]] * math.sqrt(12) + interleaved(4, 12)

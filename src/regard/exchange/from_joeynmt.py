@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from regard.errors import ModelError
-from regard.exchange.foreign import LONGEST_SOURCE, Foreign, ForeignConfig, foreign_recipe, not_run
+from regard.exchange.foreign import (
+    LONGEST_SOURCE,
+    Foreign,
+    ForeignConfig,
+    foreign_recipe,
+    most_extra,
+    not_run,
+)
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.positions import refuse_other_sinusoids
 from regard.exchange.reading import parse_yaml, read_pickled, tensors_of, text_of_file
@@ -243,14 +250,19 @@ def _search(config: ForeignConfig) -> dict[str, Any]:
     """The recipe's fields for the configured beam search.
 
     JoeyNMT and regard use the same length penalty (§6.1). Without the key `beam_size`, JoeyNMT
-    searches greedily. Raises ModelError for a search that no recipe can describe.
+    searches greedily. JoeyNMT 1 has the greatest length of an output in the section `training`.
+    Raises ModelError for a search that no recipe can describe.
     """
     testing = config.section("testing") if isinstance(config.get("testing"), dict) else config
     for key, values in _SEARCH.items():
         testing.only(key, *values)
     beam = testing.whole("beam_size", 1, most=WIDEST_BEAM + 1)
     alpha = testing.real("alpha" if "alpha" in testing else "beam_alpha", -1, least=-1e9)
-    return {"beam": max(1, beam), "alpha": max(0.0, alpha)}
+    found = {"beam": max(1, beam), "alpha": max(0.0, alpha)}
+    for place in (testing, config.section("training") if "training" in config else config):
+        if (limit := place.whole("max_output_length", -1, least=-1)) > 0:
+            return found | {"max_extra": most_extra(limit, beam)}
+    return found
 
 
 def _converted(

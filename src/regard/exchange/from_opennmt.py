@@ -17,6 +17,8 @@ from regard.recipe import Recipe
 from regard.text.foreign.base import ForeignTokenizer
 
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu"}
+_LONGEST_OUTPUT = 250
+"""An output of OpenNMT-py has at most this many pieces by default. Models have no such setting."""
 _PAD, _BEGIN = "<blank>", "<s>"
 _ONLY: dict[str, tuple[Any, ...]] = {
     "encoder_type": ("transformer",),
@@ -119,6 +121,7 @@ def _recipe(keys: ForeignConfig, targets: int) -> Recipe:
         source_end=False,
         penalty="length",
         alpha=1.0,
+        max_extra=_LONGEST_OUTPUT,
     )
 
 
