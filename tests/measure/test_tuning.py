@@ -189,6 +189,12 @@ def test_a_development_set_has_as_many_lines_on_both_sides(tmp_path: Path) -> No
         refuse_unaligned(Path("-"), ["a"], Path("b"), [])
 
 
+def test_a_development_set_has_text_on_both_sides() -> None:
+    for sources, references, without in (([], [], "a"), (["x"], [" "], "b"), ([""], ["y"], "a")):
+        with pytest.raises(DataError, match=f"^{without}: has no text: give a development set$"):
+            refuse_unaligned(Path("a"), sources, Path("b"), references)
+
+
 def test_a_parser_is_not_tuned() -> None:
     with pytest.raises(RecipeError, match=r"training\.tune is for translation"):
         Recipe().but(output="trees", tune=True)

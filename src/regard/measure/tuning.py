@@ -243,10 +243,13 @@ def _affordable(translator: Translator, sources: Sequence[str], seconds: float) 
 def refuse_unaligned(
     source: Path, sources: Sequence[str], reference: Path, references: Sequence[str]
 ) -> None:
-    """Raise DataError if the two files are empty, or differ in their number of lines."""
-    if len(sources) != len(references) or not sources:
+    """Raise DataError if a file has no text, or if the two differ in their number of lines."""
+    if len(sources) != len(references):
         raise DataError(
             f"has {len(references):,} lines, and {shown_name(source)} has {len(sources):,}: give a "
             "development set whose lines correspond",
             shown_name(reference),
         )
+    for path, lines in (source, sources), (reference, references):
+        if not "".join(lines).strip():
+            raise DataError("has no text: give a development set", shown_name(path))
