@@ -180,8 +180,8 @@ class TrainingFiles:
     ) -> Report:
         """Write prepared data to `out`; raises the errors of `prepare_trees` or `prepare_text`.
 
-        `remark` is called with a message if many training pairs, or trees, are also in the
-        validation files.
+        `remark` is called with a message if many training pairs, or trees, are left out, and with
+        one if many are also in the validation files.
         """
         if self.trees:
             # `treebank` loads slowly, and text does not need it.
@@ -210,8 +210,8 @@ class TrainingFiles:
                 workers=workers,
                 progress=progress,
             )
-        if said := report.remark(self.content.removesuffix("s")):
-            remark(said)
+        for sentence in report.remarks(self.content.removesuffix("s")):
+            remark(sentence)
         return report
 
 

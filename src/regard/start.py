@@ -171,9 +171,9 @@ def begin(
 ) -> tuple[Recipe, Path]:
     """Choose recipe and data, and prepare the data if needed; return recipe and data directory.
 
-    `progress` is called while data is prepared, and `chose` if a recipe is chosen for the time.
-    `remark` gets a sentence if the recipe takes fields from the data, or if many validation pairs
-    are also trained on. Without `trains`, the model of --from is not noted in RUN/from.json.
+    `progress` is called while data is prepared, `chose` if a recipe is chosen for the time, and
+    `remark` with a sentence if the recipe takes fields from the data, many pairs are left out, or
+    many validate and train. Without `trains`, the model of --from is not noted in RUN/from.json.
     Raises the errors of `decide`, of `alone_in`, of `keep_origin` and of `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose)

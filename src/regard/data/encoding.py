@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.amounts import count_of
 from regard.data.aligned import AlignedBlock, AlignedText, TextPair
 from regard.data.pairs import EncodedSentences, SideWriter
 from regard.data.repeats import read_marks
@@ -20,6 +21,8 @@ from regard.recipe import DataRecipe
 from regard.text.cleaning import Verdict, judge_length, judge_text
 from regard.text.protocol import AnyTokenizer
 
+MANY = 0.1
+"""Counts have a remark on dropped examples if these are at least this fraction of all."""
 Ids = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 """The ids of a source sentence and of its target, both without </s>."""
 
@@ -42,6 +45,25 @@ class SplitCounts:
     """The number of target tokens, </s> included; a pair counts as often as it is written."""
     validated: int = 0
     """The number of kept training pairs that equal a pair of the given validation files."""
+
+    def remark(self, example: str) -> str:
+        """A sentence about examples that were dropped; "" if they are less than MANY of all.
+
+        Examples that were held out do not count as dropped. `example` is the word for an example:
+        "pair", or "tree" for a parser.
+        """
+        why = {
+            "empty": self.empty,
+            "too long": self.too_long,
+            "of very different lengths": self.ratio,
+            "duplicates": self.duplicates,
+        }
+        dropped = sum(why.values())
+        if not dropped or dropped < MANY * self.read:
+            return ""
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in why.items() if count)
+        of = f"{dropped:,} of {count_of(self.read, example)}"
+        return f"left out: {of} ({reasons}); trained on: {self.kept:,}"
 
     @classmethod
     def of(cls, fates: Counter[Verdict], source: SideWriter, target: SideWriter) -> SplitCounts:

@@ -15,7 +15,7 @@ output directory gets its name only when it is complete.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -71,16 +71,18 @@ class Report:
         sizes = tokenizer.size, tokenizer.source_size
         return cls(train, valid, *sizes, tokenizer.fingerprint)
 
-    def remark(self, example: str = "pair") -> str:
-        """A sentence about validation pairs that are trained on; "" if few are (see REMARKED).
+    def remarks(self, example: str = "pair") -> Iterator[str]:
+        """Sentences for the user: on many dropped pairs, and on validation pairs trained on.
 
-        `example` is the word for an example: "pair", or "tree" for a parser.
+        `example` is the word for an example: "pair", or "tree" for a parser. MANY and REMARKED say
+        from which numbers on there is a sentence.
         """
-        share = self.train.validated / max(1, self.valid.kept)
-        if share < REMARKED:
-            return ""
+        if dropped := self.train.remark(example):
+            yield dropped
+        if self.train.validated < REMARKED * max(1, self.valid.kept):
+            return
         both = count_of(self.train.validated, f"training {example}")
-        return (
+        yield (
             f"{both} {'is' if self.train.validated == 1 else 'are'} also in the validation files, "
             f"which have {count_of(self.valid.kept, example)}: the model will look better there "
             "than on new text"
