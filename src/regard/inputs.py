@@ -55,8 +55,9 @@ class TrainingFiles:
         return bool(self.trees or (self.source and self.target))
 
     def refuse_unfit(self, task: str | None = None) -> None:
-        """Raise RegardError if files exclude one another or are missing, or an option is invalid.
+        """Raise RegardError if files do not go together, or an option is invalid.
 
+        Files do not go together if they exclude one another, or need files that are not given.
         `task` is the value of --task: "translate", "parse" or None.
         """
         if task not in (None, "translate", "parse"):

@@ -92,7 +92,7 @@ class ForTraining(NamedTuple):
     """The arithmetics (implementations of the equations) that a run trains with."""
 
     whole: Arithmetic
-    """The arithmetic that computes a whole batch at once; on a CPU, it uses all cores."""
+    """The arithmetic that computes a whole batch at once; on a CPU, by all threads of PyTorch."""
     parts: Callable[[], tuple[Cpu, ...]]
     """Returns one arithmetic for each part of a large batch; each call returns the same objects.
     Several parts are computed at the same time, each with its own generator of dropout masks."""

@@ -22,7 +22,7 @@ from regard.text.cleaning import Verdict, judge_length, judge_text
 from regard.text.protocol import AnyTokenizer
 
 MANY = 0.1
-"""Counts have a remark on dropped examples if these are at least this fraction of all."""
+"""`SplitCounts.remark` tells of dropped examples if they are at least this fraction of all."""
 Ids = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 """The ids of a source sentence and of its target, both without </s>."""
 

@@ -72,10 +72,10 @@ class Report:
         return cls(train, valid, *sizes, tokenizer.fingerprint)
 
     def remarks(self, example: str = "pair") -> Iterator[str]:
-        """Sentences for the user: on many dropped pairs, and on validation pairs trained on.
+        """Sentences for the user: on dropped pairs, and on training pairs in validation files.
 
-        `example` is the word for an example: "pair", or "tree" for a parser. MANY and REMARKED say
-        from which numbers on there is a sentence.
+        `example` is the word for an example: "pair", or "tree" for a parser. There is a sentence
+        from the fraction `encoding.MANY` of dropped pairs on, and one from the fraction REMARKED.
         """
         if dropped := self.train.remark(example):
             yield dropped

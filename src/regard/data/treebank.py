@@ -44,7 +44,8 @@ from regard.trees.recombining import Phrases
 from regard.trees.tree import Tree
 
 TOP = "TOP"
-"""Trees to score are written inside a bracket with this label, which EVALB does not count."""
+"""Trees to score are written inside a bracket with this label, which EVALB does not count if it is
+given its usual parameters, COLLINS.prm."""
 MOST_COPIES = 1000
 """If a tree would have to occur more often than this in an epoch, `silver_share` is refused."""
 MOST_NEW = 20

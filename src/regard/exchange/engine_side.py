@@ -27,7 +27,7 @@ class EngineSide:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The version of the engine, and settings such as its number format, by their names."""
+        """The version of the engine and, for CTranslate2, the number format, each with its name."""
         return self._translator.versions
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:

@@ -84,8 +84,9 @@ class Blocks:
     def join_in(self) -> bool:
         """Wait until the process of rank 0 has made the folder; then return True.
 
-        Returns False if there is no folder but the output exists: its blocks have been joined.
-        Raises RegardError if the folder is damaged or was begun with other settings.
+        Returns False if there is no folder but the output exists: its blocks have been joined, or
+        it is an older file, which `begin` refuses. Raises RegardError if the manifest cannot be
+        read, is damaged or has other settings; OSError if the file "claims" cannot be opened.
         """
         while True:
             if self._read_manifest():

@@ -45,7 +45,7 @@ def flaws(
 
 
 def _divided(text: str) -> list[str]:
-    """The words of a text; each character of a script without spaces counts as a word."""
+    """The words of a text; each character that `_UNSPACED` matches counts as a word."""
     return _UNSPACED.sub(r" \g<0> ", text).split()
 
 

@@ -146,7 +146,7 @@ def _end_with(parent: int) -> None:
 def numbers_of(out: Path, part: str, seed: int) -> Measured | None:
     """The numbers of a part, whatever its settings were; None if it is not finished.
 
-    Raises DataError if the file of the part is damaged.
+    Raises DataError if the file of the part is damaged or cannot be read.
     """
     read = _read(_path(out, part, seed))
     return read and read[1]

@@ -180,5 +180,5 @@ def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: boo
 
 
 def part_in_words(changed: Collection[str]) -> str:
-    """Return "data" or "validation set" for a message; `changed` is as in `refuse_changed`."""
+    """Return "data" if "data" is among the names of what has changed, else "validation set"."""
     return "data" if "data" in changed else "validation set"

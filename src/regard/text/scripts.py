@@ -17,8 +17,8 @@ _OTHERS = re.compile("[\u0e00-\u0eff\u0f40-\u0fbc\u1000-\u109f\u1780-\u17ff]")
 LOOKED_AT_LINES = 2000
 """The script of a text is found from at most this many of its first lines."""
 Script = Literal["Korean", "Chinese", "Japanese", "other unspaced", "spaced"]
-"""The script of a text. All other scripts are "spaced" if they have blanks between words, else
-"other unspaced"."""
+"""The script of a text. "other unspaced" is Thai, Lao, Tibetan, Burmese or Khmer; "spaced" is any
+script that is not named here, even if it has no blanks between words."""
 _LETTER = re.compile(r"[^\W\d_]")
 CHINESE_OR_JAPANESE = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
 """Chinese and Japanese characters and marks, which are written without blanks."""

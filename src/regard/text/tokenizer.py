@@ -37,7 +37,7 @@ TokenizerKind = Literal["bpe", "wordpiece"]
 PAD, BOS, EOS = 0, 1, 2
 SPECIAL = ("<pad>", "<s>", "</s>")
 """The entries of ids 0, 1 and 2. No text is encoded as one of these entries: a typed "</s>" is
-encoded as four characters."""
+encoded like any other text."""
 
 BYTE_ALPHABET = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
 """The 256 printable characters by which byte-level tokenizers write bytes, one for each byte."""
@@ -232,7 +232,7 @@ class Tokenizer:
         """The text of each piece, with a space before it if the piece begins a word.
 
         The names of ids 0, 1 and 2 are <pad>, <s> and </s>; an id beyond the vocabulary has an
-        empty name. A piece that is only a part of a character becomes U+FFFD.
+        empty name. Bytes that are only a part of a character become U+FFFD.
         """
         # Decoding removes the first space of a text. So each piece is decoded after the letter a.
         before = self.encode(["a"])[0]

@@ -34,7 +34,7 @@ _OPTIONS: Any = {"fastmath": _FAST, "error_model": "numpy", "no_cfunc_wrapper": 
 
 
 def loop_for(signature: str) -> Callable[[Function], Function]:
-    """A decorator that compiles a loop for this signature when the loop's module is imported.
+    """A decorator that compiles a loop for this signature at once, before the loop is called.
 
     A loop whose signature has "{n}" is compiled twice: with fp32 and with bf16 in place of "{n}".
     """

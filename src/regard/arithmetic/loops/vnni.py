@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from regard.arithmetic.loops.numbers import Numbers, within
 
 _FEATURES = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
-"""The features of the processor that Numba compiles for: "+avx512vnni" and others."""
+"""The features that Numba knows, each after a "+" if the processor has it, else after a "-"."""
 _HAS = {"+avx512vnni": 16, "+avxvnni": 8}
 _LANES = next((lanes for feature, lanes in _HAS.items() if feature in _FEATURES), 0)
 """The number of sums in a vector; 0 for a processor without the instruction."""

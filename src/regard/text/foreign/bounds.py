@@ -60,7 +60,7 @@ def _expression(rule: dict[str, Any]) -> str | None:
 
 
 def _growth(rule: dict[str, Any]) -> int:
-    """The largest factor by which a rule can multiply the length of a text."""
+    """An upper bound of the factor by which a rule can multiply the length of a text."""
     growth = 1
     # A rule writes `text` in place of a string of `least` characters. Without such a string,
     # `least` is 0: a regular expression may match the empty string before every character, where

@@ -71,7 +71,7 @@ def vocabulary_file(given: str | Path | Mapping[str, int], name: str) -> Origina
     """The vocabulary file at the path `given`, or a new one with the pieces and ids in `given`.
 
     `name` is the name of a new file, which is only in memory. Raises ModelError if the file cannot
-    be read, or if a piece has a lone surrogate.
+    be read or has more than LARGEST_TOKENIZER bytes, or if a piece has a lone surrogate.
     """
     if not isinstance(given, Mapping):
         return read_original(given)

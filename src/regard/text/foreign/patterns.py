@@ -101,7 +101,8 @@ class _Scanner:
         elif self._take("*") or self._take("+"):
             ways = self._endless(is_group)
             self._take("?") or self._take("+")
-        if self._rest[:1] in ("*", "+", "?", "{"):  # a quantifier of a quantifier, such as {1,9}+
+        # Two quantifiers in a row, as in {1,9}+, are refused, and so is a lazy interval: {1,9}?
+        if self._rest[:1] in ("*", "+", "?", "{"):
             raise _Unsafe
         return ways
 

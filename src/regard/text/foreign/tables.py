@@ -36,6 +36,6 @@ class PieceTable:
         """Our id of the piece `unknown`."""
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
-        """Our id of each piece."""
+        """Our id of each piece; that of `unknown` for special symbols and for pieces not known."""
         known, unknown = self._ids, self.unknown
         return [known.get(piece, unknown) for piece in pieces]
