@@ -300,9 +300,9 @@ def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
 
 
 def _assignments(changes: Changes | None) -> list[str]:
-    """Texts "section.key=value" for `Recipe.set`; a value is a JSON scalar, which is valid TOML.
+    """Texts "section.key=value" for `Recipe.set`, with the values as JSON; [] if `changes` is None.
 
-    Raises TypeError if `changes` is not a mapping, or if a value cannot be written as JSON.
+    Raises TypeError if `changes` is neither a mapping nor None, or if JSON lacks a value's type.
     """
     if not isinstance(changes, Mapping | None):
         raise TypeError(f'changes is a dict such as {{"training.steps": 100}}, not {changes!r:.80}')

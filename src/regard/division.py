@@ -81,7 +81,7 @@ def useful_copies(batches: int) -> int:
 def _by_copies(
     decode: Callable[[list[int]], Found | None], batches: Sequence[list[int]], count: int
 ) -> Generator[Found | None, None, None]:
-    """Decode each batch on one core: in copies of this process, or in threads if forking fails."""
+    """Decode each batch on one core: in copies of this process, or in threads if `Copies` fails."""
     try:
         copies = Copies(decode, batches, count, partial(torch.set_num_threads, 1))
     except OSError:

@@ -187,8 +187,8 @@ class DataRecipe(Section):
     max_length: Annotated[int, Field(ge=2, lt=2**31)] = 256
     """A pair is left out of training if a side has more pieces than this, </s> included."""
     max_ratio: Annotated[float, Field(ge=1.0)] = 9.0
-    """A pair is left out if a side has more than ten characters and is more than this many times as
-    long as the other side."""
+    """A pair of the training text is left out if a side has more than ten characters and is more
+    than this many times as long as the other side."""
     deduplicate: bool = False
     """Whether only the first of identical pairs is kept; with --mix, the first in each file."""
     held_out: Count = 1000

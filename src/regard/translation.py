@@ -42,7 +42,7 @@ PartialListener = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Translation:
-    """A hypothesis as text, with its score."""
+    """A translation of a sentence as text, with its score."""
 
     text: str
     score: float

@@ -55,8 +55,8 @@ class TreeEncoder:
 class TreeWriter:
     """Encodes trees and appends them to the files of a split, many trees at once.
 
-    Trees that are too long for `rules` are dropped; if `rules` is None, no tree is dropped. Trees
-    in `valid`, the trees of the given validation files, are counted, but kept.
+    Trees that are too long for `rules` are dropped; if `rules` is None, no tree is dropped. The
+    written trees that are in `valid`, the trees of the given validation files, are counted.
     """
 
     def __init__(

@@ -64,9 +64,9 @@ class Finding(NamedTuple):
     """The result of judging one case by a departure."""
 
     kind: Literal["departs", "unstated", "unseen"]
-    """departs: the case differs from the paper's text or from the row of the paper's tables.
-    unstated: the paper does not answer the question. unseen: the paper answers the question, but
-    the recipe and the facts do not show whether the case agrees with the paper."""
+    """departs: the case differs from the paper's text or from `Compared.printed`, which has guesses
+    where the paper says nothing. unstated: the paper does not answer the question. unseen: the
+    paper answers it, but the recipe and the facts do not show whether the case agrees with it."""
     paper: str = ""
     """The paper's answer, such as the values in a row of its tables; empty if the departure's
     `quote` gives the answer, or if the paper says nothing."""

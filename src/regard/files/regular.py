@@ -47,9 +47,9 @@ def checksum(path: Path, *, follow_links: bool = False) -> str:
 
 
 def identity(path: Path) -> tuple[int, ...]:
-    """Inode, bytes and write time (ns): almost every change of the file changes one of them.
+    """Inode, size in bytes, write time (ns): almost every change of the file changes one of them.
 
-    Links are followed. Raises OSError if the file is missing.
+    Links are followed. Raises OSError if the file is missing or cannot be reached.
     """
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns

@@ -77,7 +77,7 @@ class RestrictedSelfAttention(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """h_t = tanh(W x_t + U h_{t-1} + biases): the recurrent layer with the fewest operations."""
+    """h_t = tanh(W x_t + U h_{t-1} + biases): a recurrent layer without gates."""
 
     def __init__(self, d: int):
         super().__init__()

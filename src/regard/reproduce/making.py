@@ -36,9 +36,9 @@ def reproduce_tables(
     The page index.html also shows the other tables that the directory holds, with the rows that are
     finished. `jobs` processes share the work, each with one thread; 0 means this process. `heard`
     is called for each finished task, tasks of earlier calls included. Raises DataError if the
-    directory was begun at another scale, or holds figures that are damaged or of other settings.
-    Errors of preparing data and of training are raised, too. A row whose training diverges counts
-    as finished.
+    directory was begun at another scale, or holds results that are damaged, or that were measured
+    with other settings. Errors of preparing data and of training are raised, too. A row whose
+    training diverges counts as finished.
     """
     for one in experiments:
         one.prepare(study)

@@ -66,8 +66,9 @@ class Clock:
         return [by_clock, resume, late, *signals]
 
     def due(self, state: TrainingState, wishes: list[int]) -> Due:
-        """Decide what to do after this step; after the last step, log, validate and save.
+        """Decide what to do after this step.
 
+        After the last step: log, validate, and save a checkpoint, at least for resuming.
         `wishes` holds the flags that the method `wishes` returned, summed over all processes,
         which therefore decide alike. If a flag says that the time is over, this method sets `over`
         and `state.ended`. A signal that came to any process is recorded in `interrupt`.
