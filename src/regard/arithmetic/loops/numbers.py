@@ -106,8 +106,7 @@ def _say_once() -> None:
 
 def within(function: Function) -> Function:
     """A decorator for a function that loops call; the function is compiled into these loops."""
-    options: Any = {**_OPTIONS, "no_cpython_wrapper": True}
-    inner: Any = njit(**options)(function)
+    inner: Any = njit(**_OPTIONS)(function)
     return inner
 
 
