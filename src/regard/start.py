@@ -173,7 +173,7 @@ def begin(
 
     `progress` is called while data is prepared, `chose` if a recipe is chosen for the time, and
     `remark` with a sentence if the recipe takes fields from the data, many pairs are left out, or
-    many validate and train. Without `trains`, the model of --from is not noted in RUN/from.json.
+    many are validated on, too. Without `trains`, the model of --from is not noted in RUN/from.json.
     Raises the errors of `decide`, of `alone_in`, of `keep_origin` and of `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose)

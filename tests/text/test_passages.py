@@ -174,6 +174,7 @@ def test_html_keeps_its_tags_to_the_character() -> None:
     expected = '<p class=a  ID="B">THE <B>DOG</B >\n SLEEPS &amp; EATS.<br/> YES<!-- no --></P>'
     assert shouted(markup, is_html=True) == expected
     assert shouted("a<!-->b<!--->c", is_html=True) == "A<!-->B<!--->C"
+    assert shouted("a<!--!>b-->c", is_html=True) == "A<!--!>b-->C"
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,9 @@ class Report:
     def remarks(self, example: str = "pair") -> Iterator[str]:
         """Sentences for the user: on dropped pairs, and on training pairs in validation files.
 
-        `example` is the word for an example: "pair", or "tree" for a parser. There is a sentence
-        from the fraction `encoding.MANY` of dropped pairs on, and one from the fraction REMARKED.
+        `example` is the word for an example: "pair", or "tree" for a parser. The first
+        comes if dropped pairs are at least `encoding.MANY` of all; the second if training pairs in
+        the validation files are at least REMARKED times the kept validation pairs.
         """
         if dropped := self.train.remark(example):
             yield dropped

@@ -259,7 +259,8 @@ def _search(config: ForeignConfig) -> dict[str, Any]:
     beam = testing.whole("beam_size", 1, most=WIDEST_BEAM + 1)
     alpha = testing.real("alpha" if "alpha" in testing else "beam_alpha", -1, least=-1e9)
     found = {"beam": max(1, beam), "alpha": max(0.0, alpha)}
-    for place in (testing, config.section("training") if "training" in config else config):
+    trained = isinstance(config.get("training"), dict)
+    for place in (testing, config.section("training") if trained else config):
         if (limit := place.whole("max_output_length", -1, least=-1)) > 0:
             return found | {"max_extra": most_extra(limit, beam)}
     return found

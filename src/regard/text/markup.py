@@ -40,7 +40,7 @@ _HUGE = re.compile("&#[0-9]{1000,};?")
 """Decimal character references of 1,000 digits or more. They are replaced before parsing, because
 Python refuses to read numbers of more than 4,300 digits."""
 _ZEROS = re.compile("&#0+(?=[0-9])")
-_COMMENT_ENDS = re.compile("--!?>")
+_COMMENT_ENDS = re.compile("-->|(?<!<!)--!>")
 HOLDERS = frozenset(["datalist", "dl", "menu", "ol", "ruby", "select", "table", "ul"])
 """A start tag inside one of these elements ends no element outside: for example, an <li> inside a
 <ul> does not end an <li> around the <ul>."""
