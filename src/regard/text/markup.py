@@ -87,8 +87,6 @@ class _Reader(HTMLParser):
         # `_around` counts the elements around it.
         self._inside = Counter[str]()
         self._around = Counter[str]()
-        self._length = len(markup)
-        self._last_end = max((end.start() for end in _COMMENT_ENDS.finditer(markup)), default=-1)
         self.starts = [(0, False)]
         self.feed(markup)
         self.close()
@@ -105,12 +103,10 @@ class _Reader(HTMLParser):
     def parse_comment(self, i: int, report: bool = True) -> int:
         """Read a comment; a comment without an end goes on to the end of the markup.
 
-        Like browsers, and other than the base class, read `<!-->` as a whole comment, and `--!>` as
-        the end of one. Without an end, the end is not searched for again for each later `<!--`.
+        Like browsers, and unlike the base class, read `<!-->` as a whole comment, and `--!>` as the
+        end of one.
         """
-        place = self._length - len(self.rawdata) + i  # `rawdata` is the markup that is left
-        can_end = place + 2 <= self._last_end
-        found = _COMMENT_ENDS.search(self.rawdata, i + 2) if can_end else None
+        found = _COMMENT_ENDS.search(self.rawdata, i + 2)
         self._note(is_text=False)
         if found is None:
             self.keeping = self.keeping or "!--"
