@@ -37,6 +37,21 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def libraries_are_kept() -> None:
+    """Spare the garbage collector also what the tests of earlier files have loaded.
+
+    Each run of training collects garbage at its end.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let the garbage collector have all again: libraries complain of what is left at the end."""
+    gc.unfreeze()
+
+
 shapes.check_shapes()
 
 

@@ -134,8 +134,9 @@ def test_numbers_of_numpy_are_numbers_and_a_path_is_a_file(folder: Path) -> None
         field: value for field, value in TINY.items() if field != "training.steps"
     }}, out="other")  # fmt: skip
     assert "steps = 3" in (other / "recipe.toml").read_text()
-    with pytest.raises(TypeError, match=r"\{2\} is no value of a field"):
-        regard.train(**BEGIN | {"changes": {"training.steps": {2}}}, out="third")
+    for value, said in ({2}, r"\{2\}"), (None, "None"), (np.ones(2), r"array\(\[1., 1.\]\)"):
+        with pytest.raises(TypeError, match=f"{said} is no value of a field"):
+            regard.train(**BEGIN | {"changes": {"training.steps": value}}, out="third")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

@@ -302,17 +302,24 @@ def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
 def _assignments(changes: Changes | None) -> list[str]:
     """Texts "section.key=value" for `Recipe.set`, with the values as JSON; [] if `changes` is None.
 
-    Raises TypeError if `changes` is neither a mapping nor None, or if JSON lacks a value's type.
+    Raises TypeError if `changes` is neither a mapping nor None, or for a value that no field has.
     """
     if not isinstance(changes, Mapping | None):
         raise TypeError(f'changes is a dict such as {{"training.steps": 100}}, not {changes!r:.80}')
     assigned = (changes or {}).items()
-    return [f"{field}={json.dumps(value, default=_scalar)}" for field, value in assigned]
+    return [f"{field}={_json(value)}" for field, value in assigned]
+
+
+def _json(value: Any) -> str:
+    """The JSON of a field's value, which is also TOML; raises TypeError for None."""
+    if value is None:
+        raise TypeError("None is no value of a field")
+    return json.dumps(value, default=_scalar, ensure_ascii=False)
 
 
 def _scalar(value: Any) -> bool | int | float | str:
-    """The Python value of a NumPy scalar; raises TypeError for an object without `item`."""
-    if not hasattr(value, "item"):
+    """The Python value of a NumPy scalar; raises TypeError for any other object."""
+    if not hasattr(value, "item") or getattr(value, "ndim", 0):
         raise TypeError(f"{value!r:.80} is no value of a field")
     found: bool | int | float | str = value.item()
     return found

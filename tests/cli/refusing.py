@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from regard.cli.main import main
-from run.killing import PROCESSES
+from run.killing import Fork
 
 TINY = [
     argument
@@ -74,7 +74,7 @@ class Child:
     """A command in a fork of a process that has the libraries; `folder` has what it says."""
 
     def __init__(self, argv: list[str], folder: Path):
-        self._process = PROCESSES.Process(target=_be, args=(argv, folder))
+        self._process = Fork(target=_be, args=(argv, folder))
         self._folder = folder
         self._process.start()
 

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from cli.refusing import Result, World, refused, sentence
 from cli.spoiling import reseal, resealed, seal_bare
 from regard.run.model_directory import MODEL_FILES
-from run.killing import PROCESSES
+from run.killing import Fork
 
 SPARE_MEMORY, SECONDS = 2**30, 100
 
@@ -45,7 +45,7 @@ def refused_in_a_cell(world: World, *argv: str | Path) -> str:
     cell = world.folder / "cell"
     cell.mkdir()
     (cell / "nothing").touch()
-    process = PROCESSES.Process(target=_in_a_cell, args=([*map(str, argv)], cell))
+    process = Fork(target=_in_a_cell, args=([*map(str, argv)], cell))
     process.start()
     process.join(3 * SECONDS)
     process.kill()

@@ -18,7 +18,7 @@ from regard.recipe import Recipe
 from regard.run.checkpoints import newest
 from regard.run.journal import read_journal
 from run.copying import RECIPE, needs_int8, strings
-from run.killing import PROCESSES, killed_at
+from run.killing import Fork, killed_at
 
 STEPS = 150  # some seconds, in which to be stopped
 IsRunning = Callable[[], bool]
@@ -55,7 +55,7 @@ def run_here(arguments: list[str]) -> None:
 
 
 def finish(arguments: list[str]) -> None:
-    process = PROCESSES.Process(target=run_here, args=(arguments,))
+    process = Fork(target=run_here, args=(arguments,))
     process.start()
     process.join()
     assert process.exitcode == 0
@@ -169,7 +169,7 @@ def test_kill_minus_nine_costs_only_the_steps_since_the_last_checkpoint(
         return saves.is_dir() and any(path.name.startswith(".") for path in saves.iterdir())
 
     for happened in (saving, lambda: step_of(run) >= moment):
-        process = PROCESSES.Process(target=run_here, args=(arguments(text, run),))
+        process = Fork(target=run_here, args=(arguments(text, run),))
         process.start()
         try:
             wait_until(happened, process.is_alive)

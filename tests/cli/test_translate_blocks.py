@@ -21,7 +21,7 @@ from cli.translating import BLOCK, LINES, finished
 from machine.ended import assert_gone
 from regard.cli.main import main
 from regard.machine.copies import can_be_copied
-from run.killing import PROCESSES
+from run.killing import Fork
 
 COUNT = 3_072
 
@@ -62,7 +62,7 @@ def be(arguments: list[str], rank: int, stderr: Path) -> None:
 @contextmanager
 def started(arguments: list[str], stderr: Path, rank: int = 0) -> Iterator[Any]:
     """The command in another process, which is gone after the block."""
-    process = PROCESSES.Process(target=be, args=(arguments, rank, stderr))
+    process = Fork(target=be, args=(arguments, rank, stderr))
     process.start()
     try:
         yield process
@@ -186,7 +186,7 @@ def test_a_long_text_is_translated_by_copies_which_end_with_the_command(
     assert_gone(copies)
     for signum, status in ((signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)):
         files = tmp_path / f"{status} out", tmp_path / f"{status} said"
-        process = PROCESSES.Process(target=be_a_group, args=(command, *files))
+        process = Fork(target=be_a_group, args=(command, *files))
         process.start()
         try:
             copies = copies_of(process.pid, process.is_alive)

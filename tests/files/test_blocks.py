@@ -14,7 +14,7 @@ import zstandard
 
 from regard.errors import DataError, RegardError
 from regard.files.blocks import Blocks
-from run.killing import PROCESSES, full_at, killed_at
+from run.killing import Fork, full_at, killed_at
 
 LINES = [f"line {n}" for n in range(17)]
 WHOLE = "".join(f"{n}: LINE {n}\n" for n in range(17))
@@ -183,7 +183,7 @@ def translate_noting(folder: Path, process: str) -> None:
 
 def test_processes_share_the_blocks(folder: Path) -> None:
     blocks = begun(folder, size=1)
-    processes = [PROCESSES.Process(target=translate_noting, args=(folder, str(i))) for i in (1, 2)]
+    processes = [Fork(target=translate_noting, args=(folder, str(i))) for i in (1, 2)]
     for process in processes:
         process.start()
     for process in processes:
@@ -211,7 +211,7 @@ def hang(folder: Path) -> None:
 
 def test_what_a_killed_process_had_claimed_is_done_by_the_first(folder: Path) -> None:
     blocks = begun(folder)
-    process = PROCESSES.Process(target=hang, args=(folder,))
+    process = Fork(target=hang, args=(folder,))
     process.start()
     while not (folder / "claimed").exists():
         time.sleep(0.01)
@@ -238,6 +238,14 @@ def test_whoever_comes_late_finds_nothing_to_do(folder: Path) -> None:
     late.join()  # had it been started as a first one too
     assert not asleep.join_in()
     assert blocks.out.read_text() == WHOLE
+
+
+def test_a_file_of_locks_that_cannot_be_opened_is_one_sentence(folder: Path) -> None:
+    blocks = begun(folder)
+    (blocks.folder / "claims").unlink()
+    (blocks.folder / "claims").mkdir()
+    with pytest.raises(RegardError, match="out.parts: cannot write: Is a directory"):
+        Blocks(folder / "in", folder / "out", 5, SETTINGS).join_in()
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,8 @@ def test_the_source_given_back_is_an_echo_unless_it_is_only_a_name() -> None:
         ("これはペンです", ["echo"]),
         ("我 用 Python", ["echo"]),
         ("หมานอนหลับ", ["echo"]),
+        ("ཁྱི་གཉིད་སོང་།", ["echo"]),
+        ("𠀀𠀁𠀂𠀃", ["echo"]),
     ],
 )
 def test_characters_are_words_only_in_scripts_without_spaces(text: str, flaws: list[str]) -> None:

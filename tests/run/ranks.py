@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.distributed import TCPStore
 
-from run.killing import PROCESSES
+from run.killing import Fork
 
 SECONDS = 120
 _stores = []  # each lives, as torchrun's does, however its processes end
@@ -21,7 +21,7 @@ def started(count: int, work: Callable[..., object], *arguments: Any, stderr: Pa
     store = TCPStore("127.0.0.1", 0, is_master=True, timeout=seconds, wait_for_workers=False)
     _stores.append(store)
     processes = [
-        PROCESSES.Process(target=_be, args=(rank, count, store.port, stderr, work, arguments))
+        Fork(target=_be, args=(rank, count, store.port, stderr, work, arguments))
         for rank in range(count)
     ]
     for process in processes:

@@ -226,7 +226,6 @@ WIDE = CALM.but(d_model=64, d_ff=256, layers=2)
 
 def weigh(file: Path, data: Path, shard: bool) -> None:
     """Write down the bytes of all tensors in the midst of a step; then train, and plan."""
-    gc.freeze()  # what libraries hold is not looked through
     with together() as processes:
         run = Run(file.parent / f"run-{shard}", WIDE, data, processes=processes, shard=shard)
         model, optimizer, batches, _ = run.resume_or_start()

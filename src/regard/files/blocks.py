@@ -86,12 +86,12 @@ class Blocks:
 
         Returns False if there is no folder but the output exists: its blocks have been joined, or
         it is an older file, which `begin` refuses. Raises RegardError if the manifest cannot be
-        read, is damaged or has other settings; OSError if the file "claims" cannot be opened.
+        read, is damaged or has other settings, or if the file "claims" cannot be opened.
         """
         while True:
             if self._read_manifest():
                 # If the folder is missing, the blocks have just been joined.
-                with suppress(FileNotFoundError):
+                with refusing_write_errors(self.folder), suppress(FileNotFoundError):
                     self._open_claims()
                     return True
             elif self.out.exists():

@@ -20,7 +20,9 @@ Script = Literal["Korean", "Chinese", "Japanese", "other unspaced", "spaced"]
 """The script of a text. "other unspaced" is Thai, Lao, Tibetan, Burmese or Khmer; "spaced" is any
 script that is not named here, even if it has no blanks between words."""
 _LETTER = re.compile(r"[^\W\d_]")
-CHINESE_OR_JAPANESE = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
+CHINESE_OR_JAPANESE = re.compile(
+    "[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f\U00020000-\U0003ffff]"
+)
 """Chinese and Japanese characters and marks, which are written without blanks."""
 _COUNTRIES = {
     "cn": ("Chinese", "zh"), "cz": ("Czech", "cs"), "dk": ("Danish", "da"), "gr": ("Greek", "el"),
