@@ -318,8 +318,8 @@ def _json(value: Any) -> str:
 
 
 def _scalar(value: Any) -> bool | int | float | str:
-    """The Python value of a NumPy scalar; raises TypeError for any other object."""
-    if not hasattr(value, "item") or getattr(value, "ndim", 0):
+    """The Python value of a NumPy scalar or a tensor without dimensions; else raises TypeError."""
+    if getattr(value, "ndim", None) != 0:
         raise TypeError(f"{value!r:.80} is no value of a field")
     found: bool | int | float | str = value.item()
     return found

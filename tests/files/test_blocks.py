@@ -244,7 +244,7 @@ def test_a_file_of_locks_that_cannot_be_opened_is_one_sentence(folder: Path) -> 
     blocks = begun(folder)
     (blocks.folder / "claims").unlink()
     (blocks.folder / "claims").mkdir()
-    with pytest.raises(RegardError, match="out.parts: cannot write: Is a directory"):
+    with pytest.raises(RegardError, match=r"out\.parts: cannot write: Is a directory"):
         Blocks(folder / "in", folder / "out", 5, SETTINGS).join_in()
 
 

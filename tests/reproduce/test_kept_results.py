@@ -75,11 +75,21 @@ def test_the_report_has_the_kept_figures_of_each_family(
     page: str, table: str, language: str
 ) -> None:
     report = (ROOT / "docs" / f"{page}{language}.md").read_text("utf-8")
-    for family in ("recurrent", "convolutional", "dilated"):
-        seeds = kept(f"{table}.json")["rows"][family]
-        assert seeds["1"]["unseen"]
+    content = kept(f"{table}.json")
+    for row, seeds in content["rows"].items():
+        [line] = [line for line in report.splitlines() if f" | {row} | " in line]
+        assert line.endswith(" | done |")
         for one in seeds.values():
-            assert not one["unseen"] or f"{one['unseen']['bleu_13a']:.2f}" in report
+            assert f"| {one['unseen']['bleu_13a']:.2f} |" in line
+    assert f"| {content['ensemble']['unseen']['bleu_13a']:.2f} |" in report
+
+
+@pytest.mark.parametrize("language", ["", ".ko"])
+def test_the_report_has_the_kept_figures_of_each_parser(language: str) -> None:
+    report = (ROOT / "docs" / f"results{language}.md").read_text("utf-8")
+    for seeds in kept("table4.json")["rows"].values():
+        figures = [f"{one['f1']:.1f}" for one in seeds.values()]
+        assert f" | {' | '.join(figures)} | " in report
 
 
 def test_the_page_has_the_kept_figures_of_each_recipe_that_was_tried() -> None:

@@ -16,7 +16,7 @@ FEWEST_ECHOED = 3
 """A text with fewer words than this is never an echo: it may be a name, which is not translated.
 Words without a letter, such as numbers, are not counted."""
 _UNSPACED = re.compile(f"[\u0e00-\u109f\u1780-\u17ff]|{CHINESE_OR_JAPANESE.pattern}")
-"""Characters of Thai, Lao, Tibetan, Burmese, Khmer, Chinese and Japanese: scripts without spaces."""
+"""Characters of Thai, Lao, Tibetan, Burmese, Khmer, Chinese and Japanese, which lack spaces."""
 _STRETCH = re.compile(f"(?:{_UNSPACED.pattern})+")
 SHORTEST, SHARE = 10, 3
 """If a source has at least SHORTEST pieces (sub-words and </s>), a translation with less than
