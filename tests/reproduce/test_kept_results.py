@@ -53,6 +53,21 @@ def test_the_page_has_the_kept_figures_of_other_rates_of_base() -> None:
     assert f"{twice['unseen_bleu']:.1f} and {half['unseen_bleu']:.1f} on unseen text" in page
 
 
+def test_the_page_has_the_kept_figures_of_other_rates_of_base_at_scale_mini() -> None:
+    page = (FOLDER / "README.md").read_text("utf-8")
+    for name, run in zip(("2", "1/2"), kept("mini-base-rates.json")["runs"], strict=True):
+        assert f"| rate {name} | {run['bleu']:.1f} | {run['unseen_bleu']:.1f} |" in page
+
+
+def test_the_page_has_the_kept_figures_of_unseen_text() -> None:
+    page = (FOLDER / "README.md").read_text("utf-8")
+    for row, seeds in kept("table2.json")["rows"].items():
+        unseen = [one["unseen"]["bleu_13a"] for one in seeds.values()]
+        assert (
+            f"| {row} | {' | '.join(f'{bleu:.1f}' for bleu in [*unseen, fmean(unseen)])} |" in page
+        )
+
+
 @pytest.mark.parametrize("language", ["", ".ko"])
 @pytest.mark.parametrize(
     ("page", "table"), [("results", "table3"), ("results-small", "small-table3")]
