@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,20 +29,23 @@ class Treebank:
         were read since the last call of `read`. Raises DataError for a bad file.
         """
         for path in self.files:
-            lines, head = read_lines(path, read), []
-            for line in lines:
-                head.append(line)
-                if line.strip() and not parser_failed(line):
-                    break
-            every = itertools.chain(head, lines)
-            found: Iterable[Tree]
-            if head and "\t" in head[-1].split("(")[0].lstrip():
-                found = (tree for _, tree in read_scored_trees(every, str(path)))
-            else:
-                found = read_trees(every, str(path))
-            yield from map(stripped, found)
+            with closing(read_lines(path, read)) as lines:
+                yield from map(stripped, _trees(lines, str(path)))
 
     @cached_property
     def bytes(self) -> int:
         """The size of all files in bytes, at the time when this property was first read."""
         return sum(path.stat().st_size for path in self.files)
+
+
+def _trees(lines: Iterator[str], name: str) -> Iterable[Tree]:
+    """The trees in the lines of the file `name`, which may have a score before each tree."""
+    head = []
+    for line in lines:
+        head.append(line)
+        if line.strip() and not parser_failed(line):
+            break
+    every = itertools.chain(head, lines)
+    if head and "\t" in head[-1].split("(")[0].lstrip():
+        return (tree for _, tree in read_scored_trees(every, name))
+    return read_trees(every, name)

@@ -14,7 +14,7 @@ import re
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from io import BufferedReader
 from pathlib import Path
@@ -41,7 +41,9 @@ _ZSTD = b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in ran
 """The first bytes of a zstd frame with text, and of skippable frames, which pzstd also writes."""
 
 
-def read_lines(path: str | Path, read: Callable[[int], object] | None = None) -> Iterator[str]:
+def read_lines(
+    path: str | Path, read: Callable[[int], object] | None = None
+) -> Generator[str, None, None]:
     """The lines of a file, without their line feeds; the last line may lack one.
 
     After each block, `read` is called with the number of bytes of the file, before unpacking, that
