@@ -1,5 +1,6 @@
 """Fixtures that several test files share."""
 
+import atexit
 import gc
 import os
 import shutil
@@ -47,11 +48,7 @@ def libraries_are_kept() -> None:
     gc.freeze()
 
 
-def pytest_unconfigure() -> None:
-    """Let the garbage collector have all again: libraries complain of what is left at the end."""
-    gc.unfreeze()
-
-
+atexit.register(gc.unfreeze)  # at the end, libraries complain of what nobody has freed
 shapes.check_shapes()
 
 
