@@ -14,6 +14,7 @@ import torch
 
 import regard
 from regard.corpus import write_corpus
+from regard.errors import RegardError
 from regard.files.tensors import read_tensors
 from regard.optimizer import FlatAdam
 from regard.run.model_directory import open_model
@@ -137,6 +138,8 @@ def test_numbers_of_numpy_are_numbers_and_a_path_is_a_file(folder: Path) -> None
     for value, said in ({2}, r"\{2\}"), (None, "None"), (np.ones(2), r"array\(\[1., 1.\]\)"):
         with pytest.raises(TypeError, match=f"{said} is no value of a field"):
             regard.train(**BEGIN | {"changes": {"training.steps": value}}, out="third")
+    with pytest.raises(RegardError, match="given: '𠀀'"):
+        regard.train(**BEGIN | {"changes": {"search.penalty": "𠀀"}}, out="third")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
