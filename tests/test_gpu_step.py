@@ -28,7 +28,7 @@ from regard.steps import BySize, Compiled, Steps, Whole, batch_loss, steps_for
 from regard.training import update
 from regard.transformer import Transformer
 from run.copying import RECIPE, prepared
-from run.killing import Fork
+from run.killing import in_fork
 from waits import Waits
 
 STEP = RECIPE.but(layout="packed", row_length=16, dropout=0.0)
@@ -100,15 +100,6 @@ def test_in_bf16_the_gpus_way_is_as_near_to_fp32_as_the_cpus(data: Path) -> None
     assert of_the_gpu < min(0.02, 1.2 * of_the_cpu)
 
 
-def elsewhere(work: Callable[..., None], *arguments: Any) -> None:
-    """Work in a process where no call's shapes are checked: those checks cannot be traced."""
-    process = Fork(target=work, args=arguments)
-    process.start()
-    process.join()
-    assert process.exitcode == 0  # any other one has printed its reason
-    process.close()
-
-
 class Validating:
     """Learns by a compiled program; before each batch, it does what a validation does."""
 
@@ -161,14 +152,14 @@ def test_gpus_are_hidden_from_all_other_tests() -> None:
 
 
 def test_it_is_one_program_for_all_batches(data: Path) -> None:
-    elsewhere(on_a_cpu, data)
+    in_fork(on_a_cpu, data)
 
 
 @pytest.mark.gpu
 def test_on_a_gpu_the_compiled_step_is_the_plain_one(data: Path) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no GPU")
-    elsewhere(on_a_gpu, data)
+    in_fork(on_a_gpu, data)
 
 
 def test_nothing_in_a_step_waits_for_the_device(data: Path) -> None:
@@ -276,7 +267,7 @@ def test_what_cannot_be_compiled_goes_on_in_another_way_and_says_so(
 
 def test_a_backward_pass_that_cannot_be_compiled_does_not_end_the_run(data: Path) -> None:
     """By PyTorch's own compiler, whose part for the backward pass raises."""
-    elsewhere(without_backward, data)
+    in_fork(without_backward, data)
 
 
 def without_backward(data: Path) -> None:
@@ -306,7 +297,7 @@ def without_backward(data: Path) -> None:
 
 def test_any_number_of_models_is_compiled_in_one_process() -> None:
     """PyTorch refuses to compile one function for a ninth model; here, for a third one."""
-    elsewhere(four_models)
+    in_fork(four_models)
 
 
 def four_models() -> None:

@@ -36,7 +36,7 @@ from regard.hypotheses import ranking
 from regard.machine.streams import Streams
 from regard.recipe import SearchRecipe
 from regard.search import search
-from run.killing import Fork
+from run.killing import in_fork
 from test_granules import MODELS, assert_near, sources
 
 CONSTANTS = Adam(0.9, 0.98, 1e-9)
@@ -150,11 +150,7 @@ def test_memory_that_runs_out_in_adam_is_reported() -> None:
 
 def test_adam_is_one_program_for_all_rates() -> None:
     """In a process where no shapes are checked: those checks cannot be traced."""
-    process = Fork(target=compile_adam)
-    process.start()
-    process.join()
-    assert process.exitcode == 0
-    process.close()
+    in_fork(compile_adam)
 
 
 def compile_adam() -> None:

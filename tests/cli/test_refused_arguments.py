@@ -96,7 +96,7 @@ def test_a_folder_of_models_is_told_from_a_damaged_model(world: World) -> None:
 def test_a_variable_that_is_not_set_is_no_folder(world: World) -> None:
     with unchanged(world.folder):
         said = refused("train", *world.text, "--out", "")
-    assert said == "--out has an empty word after it: is that shell variable set?"
+    assert said == "--out is followed by an empty argument: is that shell variable set?"
 
 
 @pytest.mark.parametrize("option", ["--beam", "--n-best"])

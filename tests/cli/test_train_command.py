@@ -18,7 +18,7 @@ from regard.recipe import Recipe
 from regard.run.checkpoints import newest
 from regard.run.journal import read_journal
 from run.copying import RECIPE, needs_int8, strings
-from run.killing import Fork, killed_at
+from run.killing import Fork, in_fork, killed_at
 
 STEPS = 150  # some seconds, in which to be stopped
 IsRunning = Callable[[], bool]
@@ -55,11 +55,7 @@ def run_here(arguments: list[str]) -> None:
 
 
 def finish(arguments: list[str]) -> None:
-    process = Fork(target=run_here, args=(arguments,))
-    process.start()
-    process.join()
-    assert process.exitcode == 0
-    process.close()
+    in_fork(run_here, arguments)
 
 
 @contextmanager

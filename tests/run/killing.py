@@ -46,7 +46,8 @@ def have_forks_served() -> None:
 def in_fork(work: Callable[..., object], *arguments: Any) -> None:
     """Do this in another process, which has the libraries already.
 
-    The other process checks no shapes: a check takes as long as a small model computes.
+    The other process checks no shapes: a check takes as long as a small model computes, and cannot
+    be traced by a compiler.
     """
     process = Fork(target=work, args=arguments)
     process.start()

@@ -151,7 +151,7 @@ def _refuse_empty_values(arguments: list[str]) -> None:
         if argument.startswith("--") and equals and not value:
             _refuse(f"{option} has no value: is the shell variable after it set?")
         if not argument and before.startswith("-"):
-            _refuse(f"{before} has an empty word after it: is that shell variable set?")
+            _refuse(f"{before} is followed by an empty argument: is that shell variable set?")
 
 
 def _usage(error: typer.TyperException) -> str:
