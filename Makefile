@@ -16,7 +16,10 @@ demo: $(SET_UP)  ## learn to translate from the built-in corpus, on this machine
 
 test: $(SET_UP)  ## run every test
 	@# If PYTHONDONTWRITEBYTECODE is empty, the many processes of the tests share compiled modules.
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
+	@# There is one process more than cores, because tests wait for a browser and for other programs.
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 \
+		PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) \
+		$(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
 check: $(SET_UP)  ## formatting, lint, types and the direction of imports
 	$(BIN)/ruff format --check
