@@ -84,6 +84,8 @@ def test_each_reading_has_a_speed_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     assert said[-1].startswith("encoding: 0%, 4,400 trees, 400 trees/s, ")
     [task] = display._bar.tasks
     assert (task.completed, task.total) == (11, 10_000)
+    display(Progress("survey", 9, 9, 1))
+    assert said[-1].startswith("checking: 100%, 1 tree, ")
 
 
 def test_square_brackets_in_the_name_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,7 +220,7 @@ def test_a_run_tunes_itself_at_the_end_and_says_how(
     said: list[str] = []
     out = regard.train(**given, changes=changes, warn=said.append)
     stay = "beam and alpha stay"
-    assert said[-1] == f"{stay}: there are only 2 validation sentences to choose them by"
+    assert said[-1] == f"{stay}: only 2 validation sentences to choose them by"
     with monkeypatch.context() as patch:
         patch.setattr("regard.measure.tuning._affordable", lambda *_: 1)
         given |= {"valid_source": valid, "valid_target": valid, "out": tmp_path / "limited"}

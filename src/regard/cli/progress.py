@@ -95,7 +95,8 @@ class PreparationDisplay(_Display):
         left = (now - self._began) * (reading.total / max(reading.done, 1) - 1)
         share = reading.done / max(reading.total, 1)
         self._note(
-            f"{name}: {share:.0%}, {reading.pairs:,} {self._what}, {speed}, {left:.0f} s left",
+            f"{name}: {share:.0%}, {count_of(reading.pairs, self._what[:-1])}, {speed}, "
+            f"{left:.0f} s left",
             at_once=0 < reading.done == reading.total,
         )
 

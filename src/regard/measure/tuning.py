@@ -186,7 +186,7 @@ def tune_run(run: Run) -> None:
         most = max(0, _affordable(translator, sources, seconds))
         sources, references = sources[:most], references[:most]
     if len(sources) < FEWEST:
-        why = f"the time allows {len(sources)} of" if len(sources) < there else "there are only"
+        why = f"the time allows {len(sources)} of" if len(sources) < there else "only"
         run.warn(
             f"beam and alpha stay: {why} {count_of(there, 'validation sentence')} to choose them by"
         )
