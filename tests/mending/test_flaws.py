@@ -22,6 +22,8 @@ def found(
         "the big old red the big old red the big old red",
         "안녕하안녕하안녕하",
         "lalalalala",
+        "Ein INININININ.",
+        "Ein ATTTTTTTTTTA.",
         "개\u3000개\u3000개",
         "我们 研究研究研究",
         "他用 Python 写程序写程序写程序 3",

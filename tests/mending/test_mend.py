@@ -90,3 +90,44 @@ def test_the_code_of_a_language_is_no_part_of_an_echo(
     with_second_search(monkeypatch, [SOUND])
     [found] = mended(translator, [">>de<< the dog sleeps here"], [[ECHO]])
     assert found == Mended([SOUND], retried=True)
+
+
+def spell_capitals(lines: list[str], side: str = "source") -> list[list[str]]:
+    """A tokenizer for which a word in capitals is a piece for each letter."""
+    return [[piece for word in line.split() for piece in (word if word.isupper() else [word])]
+            for line in lines]  # fmt: skip
+
+
+def test_capitals_that_the_vocabulary_lacks_are_searched_for_in_small_letters(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = with_second_search(monkeypatch, [REPEATED, SOUND], [REPEATED])
+    translator.tokenizer.encode = spell_capitals  # type: ignore
+    first = [Translation("INININ AGA", -1.0)]
+    found = mended(translator, [">>de<< THE DOG SLEEPS.", "2 DOGS AND A CAT"], [first, first])
+    assert asked == [">>de<< The dog sleeps.", "2 dogs and a cat"]
+    assert found == [
+        Mended([Translation("DER HUND SCHLÄFT", -1.0)], retried=True),
+        Mended(first, retried=True),  # nothing better was found
+    ]
+    assert mended(translator, ["THE DOG SLEEPS"], [first], retry=False) == [Mended(first)]
+
+
+@pytest.mark.parametrize(
+    "line", ["USA", "USA 2024!", "The DOG SLEEPS", "USA와 EU가 만났다", "5 > 3"]
+)
+def test_what_is_not_in_capitals_stays_as_it_is(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    asked = with_second_search(monkeypatch)
+    translator.tokenizer.encode = spell_capitals  # type: ignore
+    assert mended(translator, [line], [[Translation("x y z w", -1.0)]])[0].retried is False
+    assert asked == []
+
+
+def test_capitals_that_the_vocabulary_has_stay_as_they_are(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = with_second_search(monkeypatch)
+    assert mended(translator, ["THE DOG SLEEPS"], [[SOUND]]) == [Mended([SOUND])]
+    assert asked == []

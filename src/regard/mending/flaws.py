@@ -9,9 +9,10 @@ from regard.text.scripts import CHINESE_OR_JAPANESE
 Flaw = Literal["echo", "repetition", "truncation"]
 """How an output is wrong: it equals the source, repeats the same words, or is cut short."""
 
-COPIES, _LONGEST_PERIOD = 3, 4
+COPIES, COPIES_IN_WORD, _LONGEST_PERIOD = 3, 4, 4
 """A repetition is a group of at most _LONGEST_PERIOD words, each with a letter in it, that comes
-COPIES times in a row; or a group of two to _LONGEST_PERIOD letters that does."""
+COPIES times in a row; or a group of two to _LONGEST_PERIOD letters that does. In a word of a text
+of several words, the letters must come COPIES_IN_WORD times, because people write "hahaha"."""
 FEWEST_ECHOED = 3
 """A text with fewer words than this is never an echo: it may be a name, which is not translated.
 Words without a letter, such as numbers, are not counted."""
@@ -34,7 +35,7 @@ def flaws(
     """
     before, after = _divided(source), _divided(output)
     found: list[Flaw] = []
-    if before == after and sum(map(_is_word, before)) >= FEWEST_ECHOED:
+    if before == after and sum(map(has_letter, before)) >= FEWEST_ECHOED:
         found.append("echo")
     if _repeats(output) and not _repeats(source):
         found.append("repetition")
@@ -49,27 +50,29 @@ def _divided(text: str) -> list[str]:
     return _UNSPACED.sub(r" \g<0> ", text).split()
 
 
-def _is_word(word: str) -> bool:
+def has_letter(word: str) -> bool:
+    """Whether the word is more than numbers and signs."""
     return any(c.isalpha() for c in word)
 
 
 def _repeats(text: str) -> bool:
-    """Whether a group of words or of characters comes COPIES times in a row.
-
-    Groups of characters count if the text is a single word, else only in scripts without spaces.
-    """
+    """Whether a group of words or of letters comes again and again in the text (see `COPIES`)."""
     folded = text.casefold()
-    words = folded.split()
-    stretches = words if len(words) == 1 else _STRETCH.findall(folded)
+    words, stretches = folded.split(), _STRETCH.findall(folded)
+    in_word = COPIES if len(words) == 1 else COPIES_IN_WORD
     # A single letter may occur three times in a row, so a group of letters has at least two.
-    return _come_again(words, 1) or any(_come_again(stretch, 2) for stretch in stretches)
+    return (
+        _come_again(words, 1, COPIES)
+        or any(_come_again(stretch, 2, COPIES) for stretch in stretches)
+        or any(_come_again(word, 2, in_word) for word in words)
+    )
 
 
-def _come_again(words: Sequence[str], shortest: int) -> bool:
+def _come_again(words: Sequence[str], shortest: int, copies: int) -> bool:
     for period in range(shortest, _LONGEST_PERIOD + 1):
         same = 0  # how many words in a row equal the word that is `period` words earlier
         for earlier, word in zip(words, words[period:], strict=False):
-            same = same + 1 if earlier == word and _is_word(word) else 0
-            if same >= period * (COPIES - 1):
+            same = same + 1 if earlier == word and has_letter(word) else 0
+            if same >= period * (copies - 1):
                 return True
     return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from regard.mending.capitals import in_small_letters
 from regard.mending.flaws import Flaw, flaws
 from regard.mending.retry import search_again
 from regard.translation import Translation, Translator
@@ -37,19 +38,38 @@ def mended(
     translations without flaws, they replace the first ones; otherwise the first ones are returned
     with their flaws. A sentence that the translator has split is not searched for again. If `retry`
     is False, there is no second search.
+
+    A sentence in capitals that do not suit the vocabulary is always searched for again, and in
+    small letters. The translations that this search finds are then put in capitals.
     """
-    pieces = [len(ids) + 1 for ids in translator.tokenizer.encode(sentences)]  # 1 for </s>
     results = [
-        Mended(best, _flaws(translator, sentence, count, best[0].text))
-        for sentence, count, best in zip(sentences, pieces, found, strict=True)
+        Mended(best, _flaws(translator, sentence, pieces, best[0].text))
+        for sentence, pieces, best in zip(
+            sentences, _pieces(translator, sentences), found, strict=True
+        )
     ]
-    longest = translator.longest
-    wrong = [i for i, it in enumerate(results) if retry and it.flaws and pieces[i] <= longest]
-    again = search_again(translator, [sentences[i] for i in wrong]) if wrong else []
-    for i, others in zip(wrong, again, strict=True):
-        sound = [t for t in others if not _flaws(translator, sentences[i], pieces[i], t.text)]
+    if not retry:
+        return results
+    small = [in_small_letters(translator.tokenizer, sentence) for sentence in sentences]
+    wrong = [i for i, it in enumerate(results) if it.flaws or small[i]]
+    texts = [small[i] or sentences[i] for i in wrong]
+    asked = [
+        (i, text, pieces)
+        for i, text, pieces in zip(wrong, texts, _pieces(translator, texts), strict=True)
+        if pieces <= translator.longest
+    ]
+    again = search_again(translator, [text for _, text, _ in asked]) if asked else []
+    for (i, text, pieces), others in zip(asked, again, strict=True):
+        sound = [t for t in others if not _flaws(translator, text, pieces, t.text)]
+        if small[i]:
+            sound = [replace(t, text=t.text.upper()) for t in sound]
         results[i] = _better(results[i], sound)
     return results
+
+
+def _pieces(translator: Translator, sentences: Sequence[str]) -> list[int]:
+    """The number of pieces of each sentence, </s> included."""
+    return [len(ids) + 1 for ids in translator.tokenizer.encode(sentences)]
 
 
 def _better(first: Mended, sound: list[Translation]) -> Mended:
