@@ -52,6 +52,20 @@ def test_a_row_of_table_3_departs_in_its_averaging_only(row: str) -> None:
         assert departing(exact.but(average=1), Facts()) == []
 
 
+@pytest.mark.parametrize(("row", "units"), [("base", "pairs"), ("wsj", "trees")])
+def test_a_finding_tells_the_part_of_the_text_in_its_units(row: str, units: str) -> None:
+    def here(name: str, facts: Facts) -> str:
+        found = departures_of(PAPER_RECIPES[row], facts, row).found
+        [text] = (finding.here for departure, finding in found if departure.name == name)
+        return text
+
+    sample = "sample for the sub-words"
+    assert here(sample, Facts(sample=0.999)) == f"sub-words are learned from 99 % of the {units}"
+    assert here(sample, Facts(sample=0.125)) == f"sub-words are learned from 12 % of the {units}"
+    kept = here("development set", Facts(held_out=1000))
+    assert kept == f"1,000 {units} of the training text are held out"
+
+
 def test_what_was_averaged_counts_and_not_what_the_recipe_asks_for() -> None:
     """As after `regard average --last 1`."""
     exact = TABLE_3["A1"].but(layout="grouped", precision="fp32")

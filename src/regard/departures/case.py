@@ -1,4 +1,4 @@
-"""The types `Departure`, `Compared` (a case to judge) and `Finding`, and some kinds of judges."""
+"""The types `Departure`, `Compared` (a case), `Judge` and `Finding`; functions that make judges."""
 
 from __future__ import annotations
 
@@ -68,20 +68,21 @@ class Finding(NamedTuple):
     where the paper says nothing. unstated: the paper does not answer the question. unseen: the
     paper answers it, but the recipe and the facts do not show whether the case agrees with it."""
     paper: str = ""
-    """The paper's answer, such as the values in a row of its tables; empty if the departure's
-    `quote` gives the answer, or if the paper says nothing."""
+    """The paper's answer, or the values in `Compared.printed`; empty if the departure's `quote`
+    gives the answer, or if the paper says nothing and `printed` has no such values."""
     here: str = ""
     """The case's answer, such as values in its recipe; if `kind` is "unseen", what is not known;
     empty if the departure's `ours` gives the answer."""
 
 
 class Judge(NamedTuple):
-    """A function that judges a case, and the fields that it looks at."""
+    """A function that judges a case, and the fields of a recipe that the function looks at."""
 
     finding: Callable[[Compared], Finding | None]
-    """The function; it returns None if there is no finding of any of the three kinds."""
+    """The function. It returns None if the case agrees with the paper, or if the question does not
+    concern the case."""
     fields: tuple[str, ...] = ()
-    """Fields of a recipe, as `section.key`."""
+    """The names of the fields, as `section.key`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,7 @@ class Departure:
     ours: str
     """The behaviour of regard."""
     why: str
+    """The reason for the behaviour of regard."""
     tests: tuple[str, ...]
     """Paths of the tests that check what regard does."""
     judge: Judge

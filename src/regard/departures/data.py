@@ -1,4 +1,4 @@
-"""§5.1: departures from the paper in the data and the batches."""
+"""§5.1, §6.2, §6.3: departures from the paper in training data, development data and batches."""
 
 from regard.departures.case import (
     NO_DEPARTURE,
@@ -7,6 +7,7 @@ from regard.departures.case import (
     Finding,
     Judge,
     as_row,
+    is_parser,
     unstated,
     values,
 )
@@ -52,7 +53,9 @@ def _sample(case: Compared) -> Finding | None:
         return Finding("unseen", here="whether the sub-words are learned from all of the text")
     if share == 1:
         return None
-    return Finding("departs", here=f"sub-words are learned from {100 * share:.2g} % of the pairs")
+    percent = min(100 * share, 99)  # a part is never shown as 100 %
+    here = f"sub-words are learned from {percent:.2g} % of the {_units(case)}"
+    return Finding("departs", here=here)
 
 
 def _mix(case: Compared) -> Finding | None:
@@ -68,7 +71,7 @@ def _batch(case: Compared) -> Finding | None:
 
 
 def _tokens(recipe: Recipe) -> str:
-    """The tokens of an optimizer step, as text: a batch's limits times the number of batches."""
+    """The most tokens of an optimizer step, as text: a batch's limits x the number of batches."""
     times = recipe.training.accumulate
     source, target = recipe.data.source_tokens * times, recipe.data.target_tokens * times
     return f"{source:,} source and {target:,} target tokens"
@@ -79,8 +82,12 @@ def _held_out(case: Compared) -> Finding | None:
     if held_out is None:
         here = "whether files are given to validate with"
         return as_row("data.held_out").finding(case) or Finding("unseen", here=here)
-    here = f"{held_out:,} pairs of the training text are held out"
+    here = f"{held_out:,} {_units(case)} of the training text are held out"
     return Finding("departs", here=here) if held_out else None
+
+
+def _units(case: Compared) -> str:
+    return "trees" if is_parser(case) else "pairs"
 
 
 def _layout(case: Compared) -> Finding | None:

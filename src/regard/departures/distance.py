@@ -1,4 +1,4 @@
-"""The row of the paper's tables that is closest to a recipe, and the departures from this row."""
+"""The row of the paper's tables that is closest to a recipe, and the departures from a row."""
 
 from math import log2
 from typing import NamedTuple
@@ -20,6 +20,7 @@ class Distance(NamedTuple):
     closest: str
     """The row whose recipe is nearest to the judged recipe; `row` may be another row."""
     found: tuple[tuple[Departure, Finding], ...]
+    """Each departure that has a finding for the recipe, with this finding."""
 
     def of_kind(self, kind: str) -> list[tuple[Departure, Finding]]:
         """The findings of a kind ("departs", "unstated", "unseen"), in the order of the paper."""

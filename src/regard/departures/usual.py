@@ -162,7 +162,7 @@ _JOEYNMT: Mapping[str, Any] = {
 def _settings(
     source: str, beyond: tuple[Beyond, ...], fields: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Usual, ...]:
-    """The settings of one code base; `fields` has the values of each setting, by its name."""
+    """The settings of a code base; `fields` maps the name of each setting to its values."""
     return tuple(Usual(name, source, its, beyond) for name, its in fields.items())
 
 
