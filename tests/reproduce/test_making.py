@@ -11,6 +11,7 @@ import pytest
 from regard.errors import DataError, Diverged
 from regard.paper import TABLE_3
 from regard.parts.kept import Finished, Measured, Task, do_all
+from regard.recipe import Recipe
 from regard.reproduce import rows, table3
 from regard.reproduce.making import reproduce_tables, rows_in_training
 from regard.reproduce.rows import state_of
@@ -77,6 +78,17 @@ def test_a_stopped_table_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     page = (tmp_path / "t/index.html").read_text("utf-8")
     assert page.count("<tr>") == 1 + 2
     assert "<svg" in page
+
+
+def test_no_recipe_is_chosen_while_nothing_is_trained(tmp_path: Path) -> None:
+    """At scale small, choosing a recipe takes minutes; the main thread may be choosing it."""
+
+    class Choosing(Mini):
+        def base(self, out: Path) -> Recipe:
+            raise AssertionError("chosen once more")
+
+    study = Study(Choosing(), tmp_path, (1,))
+    assert rows_in_training(study, [TABLE_3_EXPERIMENT]) == []
 
 
 def _one() -> Measured:

@@ -49,13 +49,17 @@ def reproduce_tables(
 
 
 def rows_in_training(study: Study, experiments: Sequence[Experiment]) -> list[str]:
-    """The progress of each row in training now, as a text for each seed; [] if no row is."""
+    """A text for each run that is in training now: row, seed and progress; [] if there is none."""
+    journals = sorted((study.out / "runs").glob("*/journal.jsonl"))
+    recent = [path for path in journals if time() - path.stat().st_mtime < RECENT]
+    if not recent:  # at scale small, another thread may be choosing the recipe: do not do it, too
+        return []
     recipes = {n: r for one in experiments for n, r in one.recipes(study).items()}
     told = []
-    for journal in sorted((study.out / "runs").glob("*/journal.jsonl")):
+    for journal in recent:
         name, _, seed = journal.parent.name.rpartition("-")
-        recent = time() - journal.stat().st_mtime < RECENT
-        if recent and name in recipes and seed.isdigit():  # with seeds that only some rows need
+        # The seed need not be in `study.seeds`: ensembles and teachers may need other seeds.
+        if name in recipes and seed.isdigit():
             steps = recipes[name].training.steps
             told.append(f"{name}, {state_of(study.out, name, {int(seed): None}, steps)}")
     return told
