@@ -1,1 +1,1 @@
-"""The models that the paper compares the Transformer with: recurrent and convolutional ones."""
+"""Recurrent and convolutional models, of the kinds that the paper compares the Transformer with."""

@@ -13,10 +13,11 @@ from regard.equations import Computing
 
 
 class Convolution(Computing):
-    """A kernel of width k whose inputs are `dilation` positions apart.
+    """A convolution whose kernel sees `kernel` positions that are `dilation` apart.
 
-    With `causal`, the kernel sees the position itself and earlier positions; otherwise, it sees
-    positions on both sides, equally many if k is odd. Rows are padded with zeros.
+    With `causal`, the kernel sees the position itself and earlier positions. Otherwise, the kernel
+    sees positions from `reach` // 2 before the position itself to `reach` - `reach` // 2 after it.
+    Rows are padded with zeros.
     """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, *, causal: bool):
@@ -36,7 +37,7 @@ class Convolution(Computing):
         return self.by.linear(torch.cat([padded[:, i : i + length] for i in starts], -1), self.W)
 
     def start(self, x: Float[Tensor, "rows *length inputs"]) -> Float[Tensor, "rows 1 reach d"]:
-        """The past before the first position: zeros in place of `reach` earlier inputs.
+        """The past before the first position: zeros in place of `reach` earlier inputs of width d.
 
         `x` gives only the number of rows, the number format and the device.
         """

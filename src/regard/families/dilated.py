@@ -35,7 +35,10 @@ DILATIONS = (1, 2, 4, 8, 16)
 
 
 def unfolded(length: Any) -> Any:
-    """The number of the encoder's outputs for a source: 1.2 times its length, rounded up."""
+    """The number of the encoder's outputs for a source: 1.2 times the source's length, rounded up.
+
+    `length` and the result are both an int, or both a tensor of integers.
+    """
     return length + -(-length // 5)
 
 

@@ -79,7 +79,8 @@ class BothDirections(nn.Module):
 class AdditiveLookup(Computing):
     """Additive attention of a query q to the encoder output m: softmax(w · tanh(q W_q + m W_k)) m.
 
-    The sum of both products needs only one bias, so the bias of W_k stays 0 and is not trained.
+    The sum of both products needs only one bias, that of W_q. So the bias of W_k stays 0 and is not
+    trained.
     """
 
     heads = 1

@@ -30,10 +30,11 @@ class StepState:
         return sentences, beams
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> Self:
-        """The state with only these hypotheses, in this order; sentences may be left out, too.
+        """The state with only these hypotheses, in this order.
 
         `rows[s, b]` is the old row number of hypothesis b of sentence s in the new state. In the
-        old state, hypothesis b of sentence s has the row number s * beams + b.
+        old state, hypothesis b of sentence s has the row number s * beams + b. All of `rows[s]`
+        must belong to one sentence. Sentences may be left out, but must keep their order.
         """
         sentences, beams = self.shape
         past = tuple(x.flatten(0, 1)[rows] for x in self.past)

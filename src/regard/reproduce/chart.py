@@ -31,7 +31,7 @@ class Axis:
     log: bool = False
 
     def of(self, value: float) -> float:
-        """The place of a value on the axis: the value or, on a logarithmic axis, its logarithm."""
+        """The place of a value on the axis: the value or, on a logarithmic axis, its log10."""
         return math.log10(value) if self.log else value
 
     def marks(self, low: float, high: float) -> list[tuple[float, str]]:

@@ -20,9 +20,9 @@ from regard.machine.devices import keep_freed_memory
 from regard.reproduce.layers import LAYERS
 
 REPEATED, TIMED_FOR = 3, 1.0
-"""A forward and a backward pass are repeated at least REPEATED times, and for at least TIMED_FOR
-seconds of processor time together. The shortest time of each counts, because other work of the
-machine delayed the shortest pass least."""
+"""A forward and a backward pass are made at least REPEATED times, and again until TIMED_FOR seconds
+of processor time are over. For each kind of pass, the shortest time counts, because other work of
+the machine has delayed the shortest pass least."""
 
 
 def operations(layer: str, sizes: Sizes) -> int:

@@ -45,8 +45,9 @@ def _tasks(study: Study) -> list[Task]:
 def draw_figures(out: Path, seed: int) -> Measured | None:
     """Draw Figures 1 to 5 into `out`/figures; return their number, under the name "figures".
 
-    Returns None, and draws nothing, if the base model is not finished yet. If the training of the
-    base model diverged, there is nothing to draw, and the number is 0.
+    The figures show the base model that is trained with `seed`. If this model is not finished yet,
+    nothing is drawn, and None is returned. If its training diverged, nothing is drawn, and the
+    number is 0.
     """
     trained = numbers_of(out, "base", seed)
     if trained is None:

@@ -108,14 +108,14 @@ class Convolutional(nn.Module):
 
 
 class OneStep(nn.Module):
-    """One step of `Recurrent`, but without biases, at all positions at once."""
+    """One step of `Recurrent` without biases: tanh(W x_t + U h_{t-1}) for all t at once."""
 
     def __init__(self, layer: Recurrent):
         super().__init__()
         self.w, self.u = (p for p in layer.parameters() if p.dim() > 1)
 
     def forward(self, x: States, before: States) -> States:
-        """The states after one more step; `before` holds the states before this step."""
+        """The states h_t after one more step; `before` has the states of all t before this step."""
         shifted = F.pad(before, (0, 0, 1, 0))[:, :-1]
         return torch.tanh(x @ self.w.T + shifted @ self.u.T)
 

@@ -1,4 +1,4 @@
-"""The parsers of Table 4 at each scale: the recipe, training trees and test trees of a parser."""
+"""The parsers of Table 4 at each scale, each with its recipe, training trees and test trees."""
 
 from __future__ import annotations
 

@@ -64,7 +64,8 @@ def rows_named(names: Collection[str], experiments: Sequence[Experiment]) -> fro
 def scale_named(name: str, minutes: float | None = None) -> Scale:
     """The scale of this name; for small and small-fr, `minutes` is the training time of row `base`.
 
-    Raises RecipeError for an unknown name, or for `minutes` at another scale.
+    With None, the scale has its usual time. Raises RecipeError for an unknown name, or for
+    `minutes` at another scale.
     """
     if name not in SCALES:
         raise unknown("scale", name, list(SCALES))

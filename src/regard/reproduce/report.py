@@ -73,7 +73,8 @@ def write_report(
     """Write a page: the paper's sentences about its tables, with verdicts; then the tables.
 
     The page is in Korean if the name of the file `path` ends in .ko.md, else in English. `command`
-    is the command that made the tables, without --report.
+    is the command that made the tables, without --report. `tables` has the tables by the names of
+    their experiments, such as "table3". Raises RegardError if the file cannot be written.
     """
     words = _KOREAN if path.name.endswith(".ko.md") else _ENGLISH
     text = scale.korean if words is _KOREAN else scale.text

@@ -90,10 +90,12 @@ def run_of(out: Path, name: str, seed: int) -> Path:
 
 
 def train_row(run: Path, data: Path, recipe: Recipe) -> Measured:
-    """Train a row, or continue its training; return the last validation's figures and the cost.
+    """Train a row in the directory `run`, or continue its training, and return its figures.
 
-    `perplexity`, `accuracy` and `bleu` (or `f1`) are measured with the weights of the last step,
-    without averaging, as in Table 3. If training diverges, the result is `diverged_figures`.
+    `perplexity`, `accuracy` and `bleu` (or `f1`) are those of the last validation, which measures
+    the weights of the last step, without averaging, as in Table 3. The other figures are `steps`,
+    `seconds`, `counted_flop` and `estimated_flop`. If training diverges, the result is
+    `diverged_figures`. Other errors of training are raised.
     """
     try:
         train(out=run, data=data, recipe=recipe)

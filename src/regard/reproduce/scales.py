@@ -46,7 +46,7 @@ class Scale(Protocol):
         """The number of seeds of each row, unless the user names another number."""
 
     def fetch(self, out: Path) -> None:
-        """Find or download what `prepare` reads; raises DataError if that is not possible.
+        """Find or download what `prepare` reads; raises RegardError if that is not possible.
 
         After this call, nothing in `out` depends on the scale: another scale may still be chosen.
         """

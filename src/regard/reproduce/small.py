@@ -34,7 +34,7 @@ class Small:
     seeds: int = 1
 
     def fetch(self, out: Path) -> None:
-        """Choose the recipe by the text; raises DataError if the text is missing."""
+        """Choose the recipe by the text; raises the errors of `base`."""
         self.base(out)
 
     def prepare(self, out: Path) -> None:
@@ -51,6 +51,8 @@ class Small:
         limits the steps and not the time, so that rows of other sizes take as many steps as base
         (row big: three times as many). The warm-up is half of the steps, as at scale mini: with the
         shorter warm-up of the chosen recipe, C3 and big had BLEU 14 and 13 (experiments/tables).
+        Raises RecipeError if base.toml is damaged. For a new recipe, raises DataError if the text
+        is missing, and the errors of `choose`.
         """
         kept = out / "base.toml"
         if kept.exists():
@@ -96,9 +98,9 @@ class Small:
 
 @cache
 def _chosen(folder: Path, language: str, minutes: float) -> Choice:
-    """The recipe for a folder's text, chosen only once, because the choice measures the machine.
+    """The choice of a recipe for the text of a folder; a process makes each choice only once.
 
-    The machine is measured with one thread, because each row is trained with one thread.
+    The choice measures the machine, with one thread, because each row is trained with one thread.
     """
     text = ParallelText.of([folder / "train.en"], [folder / f"train.{language}"])
     # The vocabulary does not depend on which model is chosen: rows of all sizes share it.

@@ -79,10 +79,11 @@ def write_tables(
     """Write the tables as they are now, and index.html, into `study.out`; return the tables.
 
     All rows of a table are written, even if `study.rows` names only some of them. A table of
-    `experiments` keeps each seed that its file has already, if a task is finished with this seed.
-    Another table of `every` is written and returned, too, with the seeds of its file, if
-    `study.out` has this file from an earlier call. Processes that share a study take turns, so that
-    a table never loses a row, and index.html never loses a table. Raises DataError as `finished`.
+    `experiments` keeps each seed that its JSON file has already, if a task is finished with this
+    seed. The other tables of `every` are written and returned, too, if `study.out` has their files
+    from an earlier call; they keep the seeds of their files. Processes that share a study take
+    turns, so that a table never loses a row, and index.html never loses a table. Raises the errors
+    of `finished`, and RegardError if a file cannot be written.
     """
     with locked(study.out / ".tables.lock"):
         tables = []
@@ -158,7 +159,10 @@ th:first-child,td:first-child,th:nth-child(2),td:nth-child(2){text-align:left}sv
 
 
 def figure_of(values: Sequence[float]) -> str:
-    """The mean and, for two or more values, ± the standard deviation; a dash for no value."""
+    """The mean and, for two or more values, ± the standard deviation; a dash for no values.
+
+    The numbers have two digits after the point.
+    """
     if not values:
         return NONE
     spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""

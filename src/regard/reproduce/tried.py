@@ -114,9 +114,9 @@ def tried_row(name: str, recipe: Recipe, first: int) -> TriedRow:
 
 
 def train_chosen(row: TriedRow, out: Path, seed: int) -> Measured | None:
-    """Train the best recipe of a row with a seed that is not the first.
+    """Train the best recipe of a row with a seed that is not the first; return the run's figures.
 
-    Returns None if not all recipes have been trained with the first seed.
+    Returns None, and trains nothing, if a recipe has not been trained with the first seed yet.
     """
     best = row.best_run_in(out, row.first)
     if best is None:

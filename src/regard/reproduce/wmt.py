@@ -84,12 +84,12 @@ class Wmt:
     seeds: int = 1
 
     def fetch(self, out: Path) -> None:
-        """Download the files that `out`/wmt14 lacks, and check all files."""
+        """Download the files that `out`/wmt14 lacks; check all. Raises the errors of `fetched`."""
         for archive in self.archives:
             fetched(archive, out / "wmt14")
 
     def prepare(self, out: Path) -> None:
-        """Unpack the files, and prepare the text."""
+        """Unpack the files and prepare the text; raises the errors of `unpack`."""
         folder = out / "corpus"
         unpack(self.archives, out / "wmt14", folder)
         prepare_folder(out, folder, self.base(out))

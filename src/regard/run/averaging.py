@@ -27,8 +27,9 @@ from regard.text.opening import open_tokenizer
 def average_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
     """The mean of each weight over the checkpoints, summed in fp64 and returned in fp32.
 
-    Only the sum and one checkpoint at a time are in memory. Raises ModelError if there is no
-    checkpoint, if one cannot be read, or if the weights of the checkpoints differ in name or shape.
+    The checkpoints are read one after the other, so that they need not all fit the memory. Raises
+    ModelError if there is no checkpoint, if one cannot be read, or if the weights of the
+    checkpoints differ in name or shape.
     """
     if not checkpoints:
         raise ModelError("no complete checkpoint to average")

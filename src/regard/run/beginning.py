@@ -37,8 +37,9 @@ def alone_in(directory: Path) -> Iterator[None]:
     """Hold the lock of a run while its data is prepared.
 
     Raises InUse, before the block runs, if another process trains or prepares in `directory`, or
-    has begun a run there and prepared its data. A lock file that this function made is removed at
-    the end; a directory that it made is removed after an exception, if the directory is empty.
+    has begun a run there and prepared its data. Raises RegardError if the directory cannot be
+    written, and the errors of `begun`. A lock file that this function made is removed at the end;
+    a directory that it made is removed after an exception, if the directory is empty.
     """
     lock = directory / ".lock"
     is_new = not lock.exists()
@@ -76,8 +77,9 @@ def recipe_changes(directory: Path, recipe: Recipe) -> list[Change]:
     """The changes that make the recipe of a run directory into `recipe`.
 
     The list is empty for a new directory. Two kinds of changes are allowed and left out. A run may
-    get another `training.minutes`, and then also save and validate at other intervals. The section
-    [search] may change, because it has no influence on the weights.
+    get another `training.minutes`, and then also other values of `validate_every` and `save_every`.
+    The section [search] may change, because it has no influence on the weights. Raises the errors
+    of `begun`.
     """
     earlier, its = begun(directory) or recipe, recipe.training
     timed = {"minutes": its.minutes}
@@ -124,11 +126,11 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
     """Write `recipe` and the tokenizer of `data` into a run directory, unless they are there.
 
     A recipe.toml that means the same recipe is not replaced, even if its text differs: an older
-    version of regard wrote fewer fields. If only the length of the training, the intervals between
-    saves and validations, or the section [search] change, a finished model in the directory stays
-    valid until training has made a new model. The finished model keeps its own section [search],
-    which may have been tuned. Before any other change, the model's manifest is removed, which makes
-    the model invalid.
+    version of regard wrote fewer fields. A finished model in the directory stays valid until
+    training has made a new model, if nothing changes except the section [search] and, in
+    [training], `steps`, `minutes`, `validate_every` and `save_every`. The finished model keeps its
+    own section [search], which may have been tuned. Before any other change, the model's manifest
+    is removed, which makes the model invalid. Raises RegardError if a file cannot be written.
     """
     path, before, its = directory / "recipe.toml", begun(directory), recipe
     if before is not None and (directory / MANIFEST).exists():

@@ -37,7 +37,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def processes(self) -> int:
-        """How many processes trained together: the number of CPU random states; 0 at step 0."""
+        """How many processes trained together; 0 at step 0 of a run that began with a model."""
         names = read_tensors(self.path / "optimizer.safetensors")
         return sum(name.startswith("random.cpu") for name in names)
 
@@ -81,6 +81,7 @@ def save(
     A checkpoint with about["extra"] serves only to continue from: it does not count for `keep`, and
     the next save removes it. Checkpoints of later steps are removed, too: they are damaged, because
     a run continues from its newest undamaged checkpoint. Returns the path of the new checkpoint.
+    Raises RegardError if the checkpoint cannot be written.
     """
     path = directory / f"step-{about['step']}"
 
@@ -101,7 +102,11 @@ def save(
 
 
 def restore(checkpoint: Checkpoint, optimizer: Optimizer) -> RandomStates:
-    """Put weights and moments into the optimizer; return the random states of all processes."""
+    """Put weights and moments into the optimizer; return the random states of all processes.
+
+    Raises ModelError if a file cannot be read, and KeyError or RuntimeError if its tensors do not
+    fit the optimizer.
+    """
     state = read_tensors(checkpoint.path / "optimizer.safetensors")
     names = [name for name in state if name.startswith("random.")]
     randoms = {name.removeprefix("random."): state.pop(name) for name in names}

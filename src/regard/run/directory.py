@@ -5,7 +5,7 @@ RUN/from.json                          the model that the run begins with, if an
 RUN/journal.jsonl                      what has happened (`journal`)
 RUN/checkpoints/step-N/                states that the run can continue from (`checkpoints`)
 RUN/model.safetensors, manifest.json   the model, at the end (`model_directory`)
-RUN/result.json                        the last step, time, cost and last validation
+RUN/result.json                        the last step, averaged steps, time, cost, last validation
 
 A name in parentheses is the module of `regard.run` that writes the file.
 """
@@ -85,7 +85,7 @@ class RunDirectory:
             self._unlock()
 
     def newest(self, count: int) -> list[Checkpoint]:
-        """The newest `count` undamaged checkpoints, newest first."""
+        """The newest `count` undamaged checkpoints, newest first, by `checkpoints.newest`."""
         return checkpoints.newest(self.checkpoints, count, self._warn) if self._writes else []
 
     def refuse_finished(self) -> None:

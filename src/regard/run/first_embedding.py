@@ -85,7 +85,8 @@ def begin_with_pairs(model: EncoderDecoder, pairs: PairSource, seed: int) -> Non
     """Turn the rows of the embedding of a new model towards the vectors of co-occurrence.
 
     Each row keeps its norm. Source and target may have one embedding matrix or two; with two, a
-    sub-word of the source and one of the target never count as the same sub-word.
+    sub-word of the source and one of the target never count as the same sub-word. `seed` is that
+    of the random numbers in `vectors_of_pairs`.
     """
     source, target = model.embedding.tokens.weight.data, model.target_side.tokens.weight.data
     are_one = model.target_side is model.embedding

@@ -153,7 +153,7 @@ def matrices_misfit(recipe: ModelRecipe, tokenizer: AnyTokenizer) -> str | None:
 def build(
     recipe: Recipe, tokenizer: AnyTokenizer, weights: dict[str, Tensor], where: Path
 ) -> EncoderDecoder:
-    """An EncoderDecoder with these weights.
+    """An EncoderDecoder with these weights, in fp32 on the CPU.
 
     Raises ModelError if the weights do not fit the recipe or are not fp32. The message begins with
     `where`. The recipe must fit the tokenizer: `matrices_misfit` must have returned None.

@@ -55,10 +55,10 @@ class Resumption:
         """Restore the newest undamaged checkpoint, or initialise a model from the recipe's seed.
 
         Raises ModelError if all checkpoints are damaged, or if the restored one does not fit the
-        recipe, the tokenizer or the data; TrainingError if there is a finished model without
-        checkpoints, if the processes have different setups, or if `refuse_less_time` raises it;
-        also, without `accept_changes`, if the saved position was counted with other pairs or
-        settings of the data; RecipeError if `refuse_adam_after_muon` raises it.
+        recipe, the tokenizer or the data. Raises TrainingError if there is a finished model without
+        checkpoints, or if the processes have different setups. Without `accept_changes`, it also
+        raises TrainingError if the saved position was counted with other pairs or settings of the
+        data. Raises the errors of `refuse_less_time` and `refuse_adam_after_muon`, too.
         """
         setup = self._setup
         setup.refuse_differences()

@@ -83,7 +83,10 @@ class Run:
         self.directory.close()
 
     def resume_or_start(self) -> Training:
-        """Restore the newest undamaged checkpoint, or initialise a new model; start the clock."""
+        """Restore the newest undamaged checkpoint, or initialise a new model; start the clock.
+
+        Raises the errors of `Resumption.resume_or_start`.
+        """
         training = self.resumption.resume_or_start()
         self._state = training.state
         self.clock.start(training.state)

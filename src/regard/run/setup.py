@@ -52,10 +52,11 @@ class Setup:
     def open(cls, recipe: Recipe, data: Path, processes: Processes, *, shard: bool) -> Setup:
         """Open prepared data and choose the device.
 
-        Raises DataError or ModelError if the data is damaged; TrainingError if the model or a pair
-        of sentences is too large to train, or if the recipe's embeddings do not fit the tokenizer.
-        Also raises the errors of `choose_device` (no usable GPU), of `choose_dtype` (int8 training
-        on an unfit device) and, if the model is divided, of `_refuse_to_divide`.
+        Raises DataError or ModelError if the data is damaged. Raises TrainingError if the model, a
+        pair of sentences or a row is too large, or if the recipe's embeddings do not fit the
+        tokenizer. Also raises the errors of `training_pairs` (data unfit for sub-word dropout), of
+        `choose_device` (no usable GPU), of `choose_dtype` (int8 training on an unfit device) and,
+        if the model is divided, of `_refuse_to_divide`.
         """
         pairs = training_pairs(data, recipe)
         tokenizer = open_tokenizer(data)
@@ -98,8 +99,8 @@ class Setup:
     def model_and_optimizer(self, *, to_keep: bool = False) -> tuple[EncoderDecoder, Optimizer]:
         """A new model to train, and its optimizer, by `sharding.model_and_optimizer`.
 
-        `training.first_embedding` is followed only if these weights are `to_keep`: other weights,
-        soon replaced or discarded, begin at random.
+        With `to_keep`, the first embedding is as `training.first_embedding` says. Otherwise it is
+        random, because the caller soon replaces the weights.
         """
         training, initialise = self.recipe.training, None
         if to_keep and training.first_embedding == "pairs":
@@ -134,7 +135,7 @@ class Setup:
         return BatchShare.even(rank, count, self.recipe.training.accumulate, parts)
 
     def batches(self, parts: int) -> Batches:
-        """The batches of this process, from the beginning of the data."""
+        """This process's share of the batches, from the beginning of the data; see `share`."""
         return batches_of(self.pairs, self.recipe, self.share(parts))
 
     def ahead(self, batches: Batches) -> Batches | Prefetched:
