@@ -68,8 +68,8 @@ class Finding(NamedTuple):
     where the paper says nothing. unstated: the paper does not answer the question. unseen: the
     paper answers it, but the recipe and the facts do not show whether the case agrees with it."""
     paper: str = ""
-    """The paper's answer, or the values in `Compared.printed`; empty if the departure's `quote`
-    gives the answer, or if the paper says nothing and `printed` has no such values."""
+    """The paper's answer, or the guess in `Compared.printed` that the case differs from; it may be
+    empty, for example if the departure's `quote` gives the answer, or if the paper has none."""
     here: str = ""
     """The case's answer, such as values in its recipe; if `kind` is "unseen", what is not known;
     empty if the departure's `ours` gives the answer."""
@@ -122,7 +122,7 @@ def values(recipe: Recipe, fields: tuple[str, ...] | list[str]) -> str:
 
 
 def as_row(*fields: str) -> Judge:
-    """A judge that finds a departure if one of the fields differs from the row's recipe."""
+    """A judge that finds a departure if a field has another value than in the row's recipe."""
 
     def finding(case: Compared) -> Finding | None:
         if not (changed := case.changed(*fields)):

@@ -13,7 +13,7 @@ NO_FACTS = Facts()
 
 
 class Distance(NamedTuple):
-    """The result of `departures_of`."""
+    """How a recipe departs from a row of the paper's tables: the result of `departures_of`."""
 
     row: str
     """The row of the paper's tables that the recipe was compared with: a key of `PAPER_RECIPES`."""

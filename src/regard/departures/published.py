@@ -19,7 +19,7 @@ _PARSERS = {"wsj": "WSJ only, discriminative", "wsj-semi": "semi-supervised"}
 
 
 def published(row: str) -> list[str]:
-    """The figures that the paper prints for a row, each with the table or section it is from."""
+    """The figures that the paper prints for a row, as texts that name their table or section."""
     if row in _PARSERS:
         [f1] = (one.f1 for one in TABLE_4 if (one.name, one.training) == (_OURS, _PARSERS[row]))
         return [f"Table 4: F1 {f1} on section 23 of the Wall Street Journal"]

@@ -76,7 +76,7 @@ def _by_ratio(row: int, paper: int, ours: int) -> int:
 
 
 def row_task(out: Path, name: str, seed: int, recipe: Recipe, data: Path) -> Task:
-    """The training of a row with a seed, in the run directory `out`/runs/NAME-SEED."""
+    """The training of a row with a seed on prepared `data`, in `out`/runs/NAME-SEED."""
     seeded = recipe.but(seed=seed)
     work = partial(train_row, run_of(out, name, seed), data, seeded)
     count = parameters(recipe.model, recipe.tokenizer.vocabulary)

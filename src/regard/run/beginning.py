@@ -28,7 +28,7 @@ def begun(directory: Path) -> Recipe | None:
 
 
 def is_of_members(out: Path) -> bool:
-    """Whether `out` has runs that --seeds began."""
+    """Whether `out` holds the runs of a `regard train --seeds`."""
     return (out / "seed-1" / "recipe.toml").exists()
 
 

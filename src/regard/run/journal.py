@@ -26,7 +26,7 @@ class Journal:
         self.path, self._listeners = path, listeners
 
     def write(self, event: str, **fields: Any) -> None:
-        """Append one record; raises RegardError if it cannot be written.
+        """Append one record, then call the listeners; raises RegardError if it cannot be written.
 
         A number that is infinite or NaN, in a list or a dictionary too, becomes null in the file,
         because JSON has no such numbers.
