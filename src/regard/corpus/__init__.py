@@ -2,16 +2,16 @@
 
 One grammar makes both languages at once, and nothing is downloaded. An example is an English
 sentence with its tree, its only correct German translation, and the dependencies between distant
-words. The grammar records these dependencies; a model has to find them by attention. Each module of
-this package uses only modules that stand before it in this list:
+words. The grammar records these dependencies; a model has to find them by attention. From this
+package, each module imports only modules that stand before it in this list:
 
     wordlist, morphology -> lexicon, derivation -> phrases -> tenses -> complements -> predicates
     -> clauses -> sentences -> corpus
 
 The English sentence determines the German one. Where German allows a choice, a fixed rule decides:
 
-- The verb is second in main clauses, and last in subordinate ones. After an adverbial or a clause
-  that comes first, the subject follows the verb.
+- The finite verb is second in main clauses, and last in subordinate ones. After an adverbial or a
+  clause that comes first, the subject follows the verb.
 - A German verb may have two parts: the finite verb, and a participle, infinitive or particle. The
   words between the parts come in this order: the subject, pronouns (accusative first), time or
   frequency, dative, accusative, `nicht`, manner, place. If a negated verb has an indefinite object,

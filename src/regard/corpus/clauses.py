@@ -41,7 +41,10 @@ Extra = Literal["", "relative", "last", "first"]
 
 @dataclass(slots=True)
 class Clause:
-    """A subject with one or two predicates; `front` is an adverbial that begins the clause."""
+    """A subject with one or two predicates, in both languages.
+
+    `front` is an adverbial that begins the clause, as an English phrase and German words.
+    """
 
     subject: Nominal
     predicates: list[Predicate]
@@ -149,9 +152,10 @@ def clause(
 ) -> Clause:
     """Make a clause about `subject` or, if none is given, about a random subject.
 
-    topic: a later pronoun "it" may refer to the subject or object. rich: a relative clause or an
-    adverbial of time is likely. front: an adverbial of time may begin the clause. tail: another
-    clause follows this one; then no relative clause follows the object.
+    limits: restrictions on the predicate; `topic` replaces their field `one`. topic: a later
+    pronoun "it" may refer to the subject or object. rich: a relative clause or an adverbial of time
+    is likely. front: an adverbial of time may begin the clause. tail: another clause follows this
+    one; then no relative clause follows the object.
     """
     subject = subject or some_subject(d, topic=topic)
     extra = d.pick(_EXTRAS if rich else _FEW_EXTRAS)
@@ -185,7 +189,11 @@ def making(d: Derivation, when: When, *, tail: bool = False) -> Clause:
 
 
 def relative_clause(d: Derivation, head: Nominal, when: When) -> None:
-    """Add a relative clause to `head`, if possible; set `head.relative` to the clause in German."""
+    """Add a relative clause to `head`: in English to its tree, in German as `head.relative`.
+
+    Nothing is added if `head` is a name, ends in a modifier, joins two noun phrases, or begins with
+    a possessive.
+    """
     noun = head.noun
     first, last = head.english.children[0], head.english.children[-1]
     if noun is None or not isinstance(last, Word):

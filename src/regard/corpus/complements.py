@@ -120,7 +120,7 @@ def some_object(d: Derivation, verb: Verb, subject: Nominal, style: Style, one: 
     return phrase
 
 
-def _verb_and_object(verb: Verb, phrase: Nominal) -> list[Node]:
+def _english_object(verb: Verb, phrase: Nominal) -> list[Node]:
     """The English object with the verb's preposition or particle, but without the verb.
 
     Examples: (turn) on the lamp, (turn) it on.
@@ -173,7 +173,7 @@ def complement(
     elif verb.objects:
         parts.object = target or some_object(d, verb, subject, style, one)
         parts.add(parts.object, verb.german_case)
-        parts.english += _verb_and_object(verb, parts.object)
+        parts.english += _english_object(verb, parts.object)
     elif verb.particle:
         parts.english.append(particle(verb))
     if verb.frame in _DIRECTED:

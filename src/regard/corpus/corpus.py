@@ -121,7 +121,10 @@ def example(seed: int, index: int) -> Example:
 
 
 def examples(seed: int, start: int = 0) -> Iterator[Example]:
-    """The endless stream of examples that belongs to `seed`, from the example number `start`."""
+    """The endless stream of examples that belongs to `seed`, from the example number `start`.
+
+    If `start` is below 0, the first call of `next` raises DataError.
+    """
     return (example(seed, index) for index in itertools.count(start))
 
 
@@ -143,7 +146,8 @@ def write_corpus(prefix: str | Path, seed: int, sentences: int) -> None:
 def write_treebank(path: Path, seed: int, trees: int) -> None:
     """Write the English trees of the first `trees` examples of `seed`, one on each line.
 
-    Raises RegardError if the file cannot be written.
+    A tree is in Penn bracketing, with an outer bracket without a label: ( (S ...)). Raises
+    RegardError if the file cannot be written.
     """
     with refusing_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

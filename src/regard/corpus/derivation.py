@@ -14,7 +14,10 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True, eq=False)
 class Word:
-    """A token of a sentence, compared by identity: a word that occurs twice is two tokens."""
+    """A token of a sentence, compared by identity: a word that occurs twice is two tokens.
+
+    `tag` is the Penn tag of an English token. The tag of a German token has no meaning.
+    """
 
     text: str
     tag: str = ""
@@ -22,7 +25,7 @@ class Word:
 
 @dataclass(slots=True, eq=False)
 class Phrase:
-    """A node of the English tree."""
+    """An inner node of the English tree, with a Penn label such as NP."""
 
     label: str
     children: list[Phrase | Word]

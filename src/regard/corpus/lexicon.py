@@ -43,7 +43,8 @@ class Verb:
     stative: bool
     """Whether the verb describes a state.
 
-    A predicate with such a verb has no perfect, no passive, no modal verb and no adverb of manner.
+    A predicate with such a verb has no perfect, no passive, no modal verb, and no adverb of manner
+    or frequency.
     """
     particle: str
     """The English particle, such as "on" in "turn on"."""

@@ -54,7 +54,11 @@ _CASES = ("nominative", "accusative", "dative")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Determiner:
-    """A determiner: `english`, such as this or my, or "" for none, and the German stem `german`."""
+    """A determiner in both languages.
+
+    `english` is a word such as this or my. `german` is the stem, to which endings are added. Each
+    of them is "" if its language has no determiner.
+    """
 
     english: str
     tag: str

@@ -34,7 +34,11 @@ from regard.corpus.morphology import (
 from regard.corpus.wordlist import CITIES, FIRST_NAMES
 
 Style = Literal["free", "definite", "negated"]
-"""Which determiners a noun phrase may have; `negated` is for an object in a negated clause."""
+"""Which determiners a noun phrase may have.
+
+`free` allows all kinds, `definite` only such as `the` and `this`. `negated` is for an object in a
+negated clause: its determiner is definite, or is `kein` in German.
+"""
 
 
 @dataclass(slots=True)
@@ -192,7 +196,8 @@ def noun_phrase(
 ) -> Nominal:
     """Make a noun phrase: a random determiner, perhaps a numeral and adjectives, and the noun.
 
-    `plural` is random unless given. The determiner fits `style`, or is a possessive of `owner`.
+    `plural` is random unless given. The determiner fits `style`, or is a possessive of `owner`. If
+    it is `its`, the link between `its` and the owner is recorded in `d`.
     """
     if plural is None:
         plural = d.chance(0.25)
@@ -285,7 +290,7 @@ def time_phrase(time: TimeAdverbial) -> tuple[Phrase, list[Word]]:
 def modified(d: Derivation, phrase: Nominal) -> Nominal:
     """Add a modifier to a singular noun phrase: of the king, with the red hat, from Berlin.
 
-    Returns the same phrase, which is unchanged if no modifier fits.
+    `phrase` itself is changed and returned; if no modifier fits, it is returned unchanged.
     """
     noun = phrase.noun
     if noun is None or phrase.plural or next(phrase.english.leaves()).tag == "PRP$":

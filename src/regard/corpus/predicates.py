@@ -107,7 +107,8 @@ class PredicateLimits:
     one: bool = False
     """If True, the object is preferably a single animal or thing, to which `it` can refer."""
     plain: bool = False
-    """If True, the tense is present or past, without modal verb or negation."""
+    """If True, the tense is present or past, and there is no modal verb, no negation and no adverb
+    of frequency."""
     eventful: bool = False
     """If True, the predicate says what happens, not how things are."""
     short: bool = False
@@ -244,7 +245,8 @@ def predicate(
 ) -> Predicate:
     """Make a predicate for the subject; `shape`, `verb` and `target` are random unless given.
 
-    `target` is the object of the verb, or the receiver for verbs such as `give`.
+    `target` is the object of the verb, or the receiver for verbs such as `give`. An adverbial of
+    time is added at the position `time`, if an adverbial fits.
     """
     actor = subject.noun or MAN
     shapes, verbs = (EVENTS, HAPPENING) if limits.eventful else (SHAPES, DOING)

@@ -105,9 +105,10 @@ def _same_person(d: Derivation, first: Clause) -> Nominal:
 
 
 def _same(d: Derivation, first: Clause) -> Nominal:
-    """A pronoun for the subject of `first`, unless only `it` would fit.
+    """A pronoun other than `it` for the subject of `first`.
 
-    Returns a random person if the subject is one animal, one thing or one child.
+    Returns a random person if the subject is one animal, one thing or one child, which no such
+    pronoun fits.
     """
     subject = first.subject
     if subject.noun and subject.plural and not subject.noun.is_person:

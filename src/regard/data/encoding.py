@@ -47,10 +47,11 @@ class SplitCounts:
     """The number of kept training pairs that equal a pair of the given validation files."""
 
     def remark(self, example: str) -> str:
-        """A sentence about examples that were dropped; "" if they are less than MANY of all.
+        """A sentence about the dropped examples, for the user.
 
-        Examples that were held out do not count as dropped. `example` is the word for an example:
-        "pair", or "tree" for a parser.
+        Returns "" if no example was dropped, or less than the fraction MANY of all. Examples that
+        were held out do not count as dropped. `example` is the word for an example: "pair", or
+        "tree" for a parser.
         """
         why = {
             "empty": self.empty,

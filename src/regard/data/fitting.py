@@ -9,7 +9,7 @@ from regard.recipe import Recipe, assigned_field, changes
 
 
 def for_text(recipe: Recipe) -> Recipe:
-    """The recipe with output = "text"; raises RecipeError if its model.positions is "words"."""
+    """The recipe with task.output = "text"; raises RecipeError if model.positions is "words"."""
     if recipe.model.positions == "words":
         raise RecipeError(
             '--task translate: the recipe is for parsing (model.positions = "words"): name a '
@@ -19,7 +19,10 @@ def for_text(recipe: Recipe) -> Recipe:
 
 
 def refuse_other_task(data: Path, recipe: Recipe) -> None:
-    """Raise RecipeError if the data was prepared for another task, or for another form of trees."""
+    """Raise RecipeError if the data was prepared for another task, or for another form of trees.
+
+    Also raises DataError as `recipe_of` does.
+    """
     found, wanted = recipe_of(data).task, recipe.task
     if found != wanted:
         names = {"text": "translation", "trees": "parsing"}
@@ -39,7 +42,8 @@ def as_prepared(
     """The recipe, with the fields that decide how data is prepared (DECIDED) set as in `data`.
 
     If fields change, `remark` gets a sentence that names the changes. Raises RecipeError if a
-    changed field is assigned in `assignments`, the values of --set; DataError as `recipe_of` does.
+    changed field is assigned in `assignments`, the values of --set, or if the changed recipe is not
+    valid; DataError as `recipe_of` does.
     """
     made = recipe_of(data).model_dump()
     decided = recipe.merged(

@@ -164,7 +164,11 @@ def refuse_more_parts(parts: int, recipe: DataRecipe) -> None:
 def packed(
     source: Integers, target: Integers, recipe: DataRecipe, random: np.random.Generator
 ) -> BatchPlan:
-    """Fill rows by best fit; divide the shuffled rows evenly among as few batches as possible."""
+    """Plan batches of rows of data.row_length, for pairs with these source and target lengths.
+
+    The pairs are put into rows by the best-fit rule. The rows are shuffled by `random`, and divided
+    evenly among as few batches as possible. No length may exceed data.row_length.
+    """
     row = _best_fit(source, target, recipe.row_length)
     count = int(row.max()) + 1
     place = random.permutation(count)[row]

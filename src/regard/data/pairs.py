@@ -48,7 +48,7 @@ DECIDED = {
 
 
 class Pairs:
-    """The sentence pairs of one split; ids are read from disk when they are needed.
+    """The sentence pairs of one split; each side is given by its two arrays, (ids, starts).
 
     `source_lengths` and `target_lengths` have the length of each sentence, </s> included.
     `fingerprint` is a checksum of the split as prepared, made from checksums in the manifest.
@@ -150,7 +150,7 @@ class SideWriter:
     """
 
     def __init__(self, stem: Path, vocabulary: int):
-        """`stem` is the common part of the two paths, for instance out/train.source."""
+        """`stem` is the common part of the two paths: out/train.source. Raises OSError."""
         self._ids = _Column(_part(stem, "ids"), _id_type(vocabulary))
         self._starts = _Column(_part(stem, "starts"), "<i8")
         self._starts.append(np.zeros(1, np.int64))
@@ -161,12 +161,12 @@ class SideWriter:
         return self._ids.length
 
     def append(self, sentences: EncodedSentences) -> None:
-        """Write these sentences after the earlier ones."""
+        """Write these sentences after the earlier ones; raises OSError."""
         self._starts.append(sentences.lengths.cumsum() + self.tokens)
         self._ids.append(sentences.ids)
 
     def close(self) -> None:
-        """Complete both files and close them."""
+        """Complete both files and close them; raises OSError."""
         try:
             self._ids.close()
         finally:

@@ -74,9 +74,10 @@ class Report:
     def remarks(self, example: str = "pair") -> Iterator[str]:
         """Sentences for the user: on dropped pairs, and on training pairs in validation files.
 
-        `example` is the word for an example: "pair", or "tree" for a parser. The first
-        comes if dropped pairs are at least `encoding.MANY` of all; the second if training pairs in
-        the validation files are at least REMARKED times the kept validation pairs.
+        `example` is the word for an example: "pair", or "tree" for a parser. There is a sentence on
+        dropped pairs if they are at least the fraction `encoding.MANY` of all pairs, and one on
+        training pairs in validation files if there are at least REMARKED times as many of them as
+        validation pairs that were kept.
         """
         if dropped := self.train.remark(example):
             yield dropped

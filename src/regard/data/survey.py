@@ -57,7 +57,8 @@ def survey(
     to the file `digests`, for `mark_repeats`; otherwise this file is empty. If `mixed` is True,
     equal pairs of two files have different digests, so that both are kept and count as different.
     Raises DataError for a bad line, misaligned files, an empty corpus, or, with `hold_out`, fewer
-    than ten different clean pairs; RegardError if a worker process was killed.
+    than ten different clean pairs; OSError if the file `digests` cannot be written; RegardError if
+    a worker process was killed.
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0

@@ -13,7 +13,8 @@ from regard.recipe import Recipe
 def batches_of(pairs: PairSource, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
     """Batches of these pairs, with the seed, the layout and the limits of the recipe.
 
-    `share` says which parts of the batches this process takes.
+    `share` says which parts of the batches this process takes. Raises DataError if there are no
+    pairs, TrainingError if a pair or a row of the packed layout does not fit a batch.
     """
     seed, layout, join = recipe.training.seed, recipe.data.layout, recipe.joins_pairs
     return Batches(pairs, recipe.data, seed, layout=layout, join=join, share=share)
@@ -35,7 +36,7 @@ def training_batches(
 
     `share` says which parts of the batches this process takes. `fingerprint` is the checksum of the
     expected pairs; raises TrainingError if the directory has other pairs. With None, any pairs are
-    accepted. Also raises the errors of `training_pairs`.
+    accepted. Also raises the errors of `training_pairs` and `batches_of`.
     """
     pairs = training_pairs(data, recipe)
     if fingerprint not in (None, pairs.fingerprint):

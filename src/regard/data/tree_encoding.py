@@ -55,8 +55,10 @@ class TreeEncoder:
 class TreeWriter:
     """Encodes trees and appends them to the files of a split, many trees at once.
 
-    Trees that are too long for `rules` are dropped; if `rules` is None, no tree is dropped. The
-    written trees that are in `valid`, the trees of the given validation files, are counted.
+    `stem` is the common part of the split's paths, for instance out/train. Trees that are too long
+    for `rules` are dropped; if `rules` is None, no tree is dropped. The written trees that are in
+    `valid`, the trees of the given validation files, are counted. All methods except `counts` raise
+    OSError if a file cannot be written.
     """
 
     def __init__(
@@ -75,13 +77,16 @@ class TreeWriter:
         self._waiting: list[tuple[Tree, int]] = []
 
     def write(self, tree: Tree, copies: int = 1) -> None:
-        """Write a tree `copies` times; the tree is encoded later, together with other trees."""
+        """Write a tree `copies` times; the tree is encoded later, together with other trees.
+
+        Raises DataError as `TreeEncoder` does, perhaps for an earlier tree.
+        """
         self._waiting.append((tree, copies))
         if len(self._waiting) == TREES_AT_ONCE:
             self._flush()
 
     def close(self) -> None:
-        """Write the trees that are waiting, and complete the files."""
+        """Write the trees that are waiting, and complete the files; raises errors as `write`."""
         try:
             self._flush()
         finally:

@@ -25,8 +25,9 @@ class Treebank:
         """Yield each tree of the files, or None for a tree that has only traces.
 
         Traces, function tags and the outer bracket are removed from each tree. In a file with
-        scores, lines without a tree are skipped. `read` is called with the number of bytes that
-        were read since the last call of `read`. Raises DataError for a bad file.
+        scores, empty lines and lines on which the parser failed are skipped. `read` is called with
+        the number of stored bytes that were read since the last call of `read`. Raises DataError
+        for a bad file.
         """
         for path in self.files:
             with closing(read_lines(path, read)) as lines:

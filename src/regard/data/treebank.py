@@ -79,11 +79,14 @@ def prepare_trees(
     of `valid_trees` are counted, but kept. No tree is dropped by the other rules of the data
     section, such as data.max_ratio.
 
-    Without `tokenizer`, a tokenizer is learned. Raises DataError if a file cannot be used, `out`
-    cannot be written or replaced, validation trees are to be drawn from fewer than ten trees, no
-    training tree is left, or the given `tokenizer` lacks a symbol of a tree; RecipeError for a
-    vocabulary too small to learn, or a `silver_share` that would repeat trees too often; ModelError
-    for a bad `tokenizer`.
+    `tokenizer` is a tokenizer.json or its directory; with None, a tokenizer is learned. `progress`
+    is called while the trees are read.
+
+    Raises DataError if a file cannot be used, `out` cannot be written or replaced, validation trees
+    are to be drawn from fewer than ten trees, no training tree is left, or the given `tokenizer`
+    lacks a symbol of a tree; RecipeError for a vocabulary too small to learn, or a `silver_share`
+    that would repeat trees too often; ModelError for a bad `tokenizer`; RegardError if `out` is the
+    current directory.
     """
     for path in (*trees, *valid_trees, *silver):
         refuse_unreadable(path)

@@ -10,14 +10,16 @@ Flaw = Literal["echo", "repetition", "truncation"]
 """How an output is wrong: it equals the source, repeats the same words, or is cut short."""
 
 COPIES, COPIES_IN_WORD, _LONGEST_PERIOD = 3, 4, 4
-"""A repetition is a group of at most _LONGEST_PERIOD words, each with a letter in it, that comes
-COPIES times in a row; or a group of two to _LONGEST_PERIOD letters that does. In a word of a text
-of several words, the letters must come COPIES_IN_WORD times, because people write "hahaha"."""
+"""A repetition is a group of 1 to _LONGEST_PERIOD words, each with a letter in it, that comes
+COPIES times in a row. A group of 2 to _LONGEST_PERIOD letters is a repetition, too: within a word
+if it comes COPIES_IN_WORD times in a row, because people write "hahaha"; in a text of one word, and
+in scripts without spaces, if it comes COPIES times."""
 FEWEST_ECHOED = 3
 """A text with fewer words than this is never an echo: it may be a name, which is not translated.
 Words without a letter, such as numbers, are not counted."""
 _UNSPACED = re.compile(f"[\u0e00-\u109f\u1780-\u17ff]|{CHINESE_OR_JAPANESE.pattern}")
-"""Characters of Thai, Lao, Tibetan, Burmese, Khmer, Chinese and Japanese, which lack spaces."""
+"""Characters of Thai, Lao, Tibetan, Burmese, Khmer, Chinese and Japanese, whose words are written
+without spaces."""
 _STRETCH = re.compile(f"(?:{_UNSPACED.pattern})+")
 SHORTEST, SHARE = 10, 3
 """If a source has at least SHORTEST pieces (sub-words and </s>), a translation with less than
@@ -29,9 +31,9 @@ def flaws(
 ) -> list[Flaw]:
     """The flaws of a translation; `limit` is the most pieces that the search allows an output.
 
-    `source_pieces` and `output_pieces` are numbers of pieces, </s> included. `limit` is None if the
-    source was translated in parts, each of which has a limit of its own. A repetition is no flaw if
-    the source has a repetition, too.
+    `source_pieces` and `output_pieces` are numbers of pieces, </s> included. An output with `limit`
+    or more pieces counts as truncated. `limit` is None if the source was translated in parts, each
+    of which has a limit of its own. A repetition is no flaw if the source has a repetition, too.
     """
     before, after = _divided(source), _divided(output)
     found: list[Flaw] = []

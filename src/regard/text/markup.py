@@ -77,7 +77,8 @@ class _Reader(HTMLParser):
     """Records in `starts` where each stretch begins, and whether it is text to translate."""
 
     keeping: str | None = None
-    """The name of the outermost open element whose content is not translated, or else None."""
+    """The name of the outermost open element whose content is not translated; "!--" inside a
+    comment without an end; otherwise None."""
 
     def __init__(self, markup: str):
         super().__init__(convert_charrefs=False)

@@ -56,7 +56,7 @@ def open_own_tokenizer(path: str | Path, needed_for: str, remedy: str) -> Tokeni
     """Open a tokenizer that must be regard's own; raises ModelError for a foreign tokenizer.
 
     The error's message contains `needed_for`, which says what needs regard's own tokenizer, and
-    `remedy`, which says what the user can do.
+    `remedy`, which says what the user can do. Also raises the errors of `open_tokenizer`.
     """
     tokenizer = open_tokenizer(path)
     if not isinstance(tokenizer, Tokenizer):

@@ -54,9 +54,10 @@ class Passage:
     def before(self, number: int, previous: str, translation: str) -> str:
         """The text to write before `translation`, the translation of sentence `number`.
 
-        This is kept[number], with one exception. `previous` is the translation of the sentence
-        before. Chinese, Japanese, and some Korean sentences have no blank between them. If they are
-        translated into a language that writes blanks between sentences, the text is a blank.
+        `previous` is the translation of the sentence before. The text is kept[number], with one
+        exception. Chinese, Japanese, and some Korean sentences have no blank between them: there,
+        kept[number] is empty. If the language of the translations writes blanks between sentences,
+        the text is then a blank.
         """
         kept = self.kept[number]
         if number == 0 or kept or not previous or not translation:

@@ -60,7 +60,10 @@ class AnyTokenizer(Protocol):
         """The ids that `encode` gives, as an array for each line; meant for a whole corpus."""
 
     def decode(self, ids: Sequence[Sequence[int]], side: SideName = "target") -> list[str]:
-        """The text of each list of source or target ids; <pad>, <s> and </s> are ignored."""
+        """The text of each list of source or target ids.
+
+        <pad>, <s>, </s> and ids beyond the vocabulary are ignored.
+        """
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
         """The text of each piece of a sentence, with a space before it if the piece begins a word.
@@ -71,4 +74,7 @@ class AnyTokenizer(Protocol):
         """
 
     def save(self, path: Path) -> None:
-        """Write tokenizer.json at `path`, and the other files of the tokenizer beside it."""
+        """Write tokenizer.json at `path`, and the tokenizer's other files beside it.
+
+        Raises OSError if a file cannot be written.
+        """

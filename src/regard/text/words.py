@@ -22,8 +22,8 @@ def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(line.split(" "))
-        # Words are not dropped because they occur only once: in a text without blanks, nearly every
-        # line is one word that occurs only once.
+        # Words that occur only once are kept as long as there is room: in a text without blanks,
+        # nearly every line is one word that occurs only once.
         if len(counts) > MOST_WORDS:
             counts = Counter(dict(counts.most_common()[: MOST_WORDS // 2]))
     cut = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str

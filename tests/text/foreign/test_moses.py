@@ -234,3 +234,8 @@ def test_damaged_counts_are_refused(folder: Path, tmp_path: Path) -> None:
         path.write_text(content, "utf-8")
         with pytest.raises(ModelError, match=r"counts:1: is not a piece and its count"):
             MosesTokenizer.read(folder / "source.json", codes=folder / "codes", counts=path)
+
+
+def test_a_vocabulary_of_too_many_entries_is_refused() -> None:
+    with pytest.raises(ModelError, match="has 1,000,001 entries.*1,000,000 are allowed"):
+        MosesTokenizer.read({"<unk>": 0, "</s>": 1}, size=1_000_001)

@@ -112,8 +112,14 @@ def order_by_names(
     """The `IdOrder` of a vocabulary; `known` maps the pieces of the vocabulary to foreign ids.
 
     If `specials` is None, <pad>, <s> and </s> are looked up by name. If `size` is None, the size
-    follows from the largest id.
+    follows from the largest id. Raises ModelError for a size above MOST_ENTRIES.
     """
     if specials is None:
         specials = known.get("<pad>", -1), known.get("<s>", -1), known.get("</s>", -1)
-    return IdOrder(size=size or max(known.values()) + 1, specials=specials)
+    size = size or max(known.values()) + 1
+    if size > MOST_ENTRIES:
+        raise ModelError(
+            f"the model has {size:,} entries in its vocabulary, and {MOST_ENTRIES:,} are allowed: "
+            "choose another model"
+        )
+    return IdOrder(size=size, specials=specials)

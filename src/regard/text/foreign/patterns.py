@@ -56,7 +56,7 @@ def surely_ends(expression: str) -> bool:
     scanner = _Scanner(expression)
     try:
         ways = scanner.alternatives()
-    except _Unsafe:
+    except (_Unsafe, RecursionError):  # RecursionError: the groups are nested too deep
         return False
     return scanner.at_end and ways.choices <= MOST_WAYS and ways.endless <= 1
 
