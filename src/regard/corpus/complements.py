@@ -55,6 +55,7 @@ class Complement:
     adverb: list[Word] = field(default_factory=list)
     object: Nominal | None = None
     negative: bool = False
+    """Whether a German phrase begins with `kein`, which negates the clause."""
     result: tuple[Word, Word] | None = None
     """For `make it more difficult`: the English adjective and the German comparative; else None."""
 

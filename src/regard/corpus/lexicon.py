@@ -51,6 +51,7 @@ class Verb:
     preposition: str
     """The English preposition: look `at`."""
     german_preposition: str
+    """The German preposition before the object, if the frame is `phrase`; otherwise empty."""
     german_case: Case
     """The case of the object, or of the receiver if the frame is `both`."""
     takes_manner: bool

@@ -147,8 +147,8 @@ text: famous:berühmter
 """
 
 # Each line: subjects > objects | verb[+particle or @preposition] [past] [participle] [3rd person]
-# | [particle-]infinitive present past participle [auxiliary sein, or preposition and case]. A !
-# before the verb marks a verb of state, which gets no perfect, passive or modal verb.
+# | [particle-]infinitive present past participle [sein, or preposition and case]
+# A ! before the verb marks a verb of state, which gets no perfect, passive or modal verb.
 VERB_TABLE = {
     "none": """
 person,animal | sleep slept | schlafen schläft schlief geschlafen

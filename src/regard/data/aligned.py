@@ -138,7 +138,7 @@ class AlignedText:
             self._listen(Progress(stage, total, total, pairs))
 
     def _blocks(self) -> Iterator[tuple[AlignedBlock, int]]:
-        """The blocks of the corpus, each with about how many stored bytes have been read so far."""
+        """Yield each block of the corpus, and about how many stored bytes have been read so far."""
         number = read = 0
 
         def count(more: int) -> None:

@@ -75,8 +75,8 @@ class Prefetched:
     def take(self, n: int) -> list[Batch]:
         """This process's share of the next n batches, on the CPU, as `Batches.take` returns it.
 
-        Raises the exception with which making a batch in the other process, or receiving one in
-        this process, has failed; or TrainingError if the other process ended for another reason.
+        If the other process failed to make a batch, or this process to receive one, the exception
+        is raised here. Raises TrainingError if the other process ended for another reason.
         """
         return [part for _ in range(n) for part in self._next()]
 

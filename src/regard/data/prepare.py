@@ -4,7 +4,7 @@ The lines of the aligned files are read up to three times, so that a corpus of a
 bounded memory (validation files are held in memory):
 
     survey    every line is checked, so that a bad file is refused before any work is done
-    learn     the tokenizer is learned from a random sample, unless one is given
+    learn     the tokenizer is learned from a random sample, unless a tokenizer is given
     encode    block by block, pairs are judged, encoded and appended to arrays on disk
 
 This process reads and writes; worker processes do the work on each block, and their results come
@@ -110,7 +110,7 @@ def prepare_text(
     clean pairs (see `judge_text`) as data.held_out says, but at most a tenth of all such pairs.
     Drawn pairs that are too long are dropped. The drawn pairs, and all pairs equal to one of them,
     are not trained on. From validation files, only pairs with an empty side or with extremely many
-    characters are dropped; training pairs equal to a remaining one are counted, but kept.
+    characters are dropped; training pairs equal to a validation pair are counted, but kept.
     `mix` has a number for each source file: how often an epoch has its pairs, by default once. With
     `mix`, duplicates are dropped within each file only. `tokenizer` is a tokenizer.json or its
     directory, with all other files of the tokenizer. With None, a tokenizer is learned. Earlier
@@ -118,8 +118,8 @@ def prepare_text(
     usable core; 0 or 1 means only this process. `progress` is called while the corpus is read.
 
     Raises DataError if a file cannot be used, too few pairs are left, or `out` cannot be written or
-    holds other files; RecipeError for a vocabulary too small to learn, ModelError for a bad
-    `tokenizer`; RegardError if `out` is the current directory, or if a worker was killed.
+    holds other files; RecipeError for a vocabulary too small to learn; ModelError or MissingExtra
+    as `open_tokenizer`; RegardError if `out` is the current directory, or a worker was killed.
     """
     text = AlignedText(sources, targets, progress)
     if not text.files:

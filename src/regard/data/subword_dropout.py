@@ -52,8 +52,8 @@ class Merges:
     def drawn(self, sentences: Sentences, skipped: float, seed: int, longest: int) -> Sentences:
         """Cut sentences into sub-words anew; each merge is skipped with the probability `skipped`.
 
-        A sentence that would have more than `longest` ids keeps its old ids. Everything random is
-        drawn from the seed, a number below 2^63.
+        A sentence that would have more than `longest` ids keeps its old ids. `seed`, a number from
+        0 to 2^63 - 1, decides which merges are skipped.
         """
         ids, starts = sentences
         spelled = self._spelled, self._starts, self._space

@@ -86,7 +86,10 @@ class TreeWriter:
             self._flush()
 
     def close(self) -> None:
-        """Write the trees that are waiting, and complete the files; raises errors as `write`."""
+        """Write the trees that are waiting, and complete the files.
+
+        Raises the errors of `write`.
+        """
         try:
             self._flush()
         finally:

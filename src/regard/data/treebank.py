@@ -85,8 +85,8 @@ def prepare_trees(
     Raises DataError if a file cannot be used, `out` cannot be written or replaced, validation trees
     are to be drawn from fewer than ten trees, no training tree is left, or the given `tokenizer`
     lacks a symbol of a tree; RecipeError for a vocabulary too small to learn, or a `silver_share`
-    that would repeat trees too often; ModelError for a bad `tokenizer`; RegardError if `out` is the
-    current directory.
+    that would repeat trees too often; the errors of `open_own_tokenizer`; RegardError if `out` is
+    the current directory.
     """
     for path in (*trees, *valid_trees, *silver):
         refuse_unreadable(path)

@@ -29,7 +29,11 @@ LONGEST_PERIOD = 8
 
 
 def wider_search(recipe: SearchRecipe) -> SearchRecipe:
-    """The settings of the second search; its beam is at most the widest that a recipe may have."""
+    """The settings of the second search, if `recipe` has those of the first.
+
+    The beam is WIDER times as wide, but not wider than a recipe allows. The exponent of the length
+    penalty is at least ALPHA.
+    """
     widest = min(WIDEST_BEAM, MOST_STEPPED // recipe.max_extra)
     beam = max(recipe.beam, min(WIDER * recipe.beam, widest))
     return recipe.but(beam=beam, alpha=max(recipe.alpha, ALPHA))

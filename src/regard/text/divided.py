@@ -25,7 +25,10 @@ class Meetings:
         self.left, self.right, self.starts, self.weights = left, right, starts, weights
 
     def by_pair(self) -> Iterable[tuple[int, int, Positions, int]]:
-        """Yield (left, right, starts, sum of weights) for each distinct pair, in sorted order."""
+        """Yield (left, right, starts, sum of weights) for each distinct pair.
+
+        Pairs are sorted by `left`, then by `right`; `starts` are the pair's places, ascending.
+        """
         if not len(self.starts):
             return
         order = np.lexsort((self.starts, self.right, self.left))

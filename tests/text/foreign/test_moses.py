@@ -237,5 +237,5 @@ def test_damaged_counts_are_refused(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_vocabulary_of_too_many_entries_is_refused() -> None:
-    with pytest.raises(ModelError, match="has 1,000,001 entries.*1,000,000 are allowed"):
+    with pytest.raises(ModelError, match=r"has 1,000,001 entries.*1,000,000 are allowed"):
         MosesTokenizer.read({"<unk>": 0, "</s>": 1}, size=1_000_001)

@@ -49,9 +49,9 @@ S = TypeVar("S", bound=Section)
 class ForeignTokenizer(ABC, Generic[S]):
     """The base class of all foreign tokenizers, with their ids, files, and names of pieces.
 
-    "Our ids" are the ids of regard's model, "foreign ids" those of the system that made the
-    tokenizer. Text is never encoded as <pad>, <s> or </s>, not even a word of the text that is
-    spelled like such a symbol.
+    A piece has two ids: "regard's id" is its id in a model of regard, and the "foreign id" is its
+    id in the system that made the tokenizer. Text is never encoded as <pad>, <s> or </s>, not even
+    a word of the text that is spelled like such a symbol.
     """
 
     kind: ClassVar[str]
@@ -90,7 +90,7 @@ class ForeignTokenizer(ABC, Generic[S]):
 
     @abstractmethod
     def _encoded(self, lines: Sequence[str], side: SideName) -> Iterable[list[int]]:
-        """Encode each line as a list of our ids."""
+        """Encode each line as a list of regard's ids."""
 
     @abstractmethod
     def _joined(self, foreign: list[int], side: SideName) -> str:
@@ -125,11 +125,11 @@ class ForeignTokenizer(ABC, Generic[S]):
         return {}
 
     def unknown(self, side: SideName) -> int | None:
-        """Our id of the piece that stands for unknown pieces; None if no such id is known."""
+        """regard's id of the piece that stands for unknown pieces; None if there is no such id."""
         return None
 
     def spelled(self, side: SideName) -> list[str]:
-        """The pieces of a side in the order of our ids, as the foreign system spells them.
+        """The pieces of a side in the order of regard's ids, as the foreign system spells them.
 
         Ids 0, 1 and 2 are <pad>, <s> and </s>. The list has "" for an id without a piece.
         """
@@ -140,7 +140,7 @@ class ForeignTokenizer(ABC, Generic[S]):
         return self.source_order if side == "source" and self.source_order else self.order
 
     def prefix(self, line: str) -> str:
-        """The beginning of a line that instructs the model, such as `>>de<<`; empty by default."""
+        """An empty string; a subclass may return a prefix that instructs the model: `>>de<<`."""
         return ""
 
     def encode(self, lines: Sequence[str], side: SideName = "source") -> list[list[int]]:

@@ -106,8 +106,8 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
         such a file for the target; `settings` has a threshold for each file. `specials` and `size`
         describe the target; `source_specials` and `source_size` describe the source, if there are
         two vocabularies. By default, special symbols are looked up by the names <pad>, <s> and
-        </s>, and the size follows from the largest id. Raises ModelError, or MissingExtra if there
-        are merges and subword-nmt is not installed.
+        </s>, and the size follows from the largest id. Raises ModelError if a file cannot be used,
+        MissingExtra if there are merges and subword-nmt is not installed.
         """
         files = {"vocab.json": vocabulary_file(vocabulary, "vocab.json")}
         if target_vocabulary is not None:
@@ -156,7 +156,7 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
             self._merges[side] = codes and _merges(codes, its.separator, frequent)
 
     def unknown(self, side: SideName) -> int:
-        """Our id of the piece that stands for unknown pieces."""
+        """regard's id of the piece that stands for unknown pieces."""
         return self._tables[side].unknown
 
     def _encoded(self, lines: Sequence[str], side: SideName) -> Iterator[list[int]]:

@@ -15,7 +15,7 @@ Specials = tuple[int, int, int]
 
 
 class IdOrder(Section):
-    """The mapping between foreign ids, of another system, and our ids, of regard's model.
+    """The mapping between the ids of another system, called foreign, and the ids of regard's model.
 
     All entries except the three special ones keep their order. For example, let the foreign ids be
     0 to 4. If <s> is 4, </s> is 0 and there is no <pad>, then `foreign_ids` is [-1, 4, 0, 1, 2, 3].
@@ -27,13 +27,13 @@ class IdOrder(Section):
 
     @cached_property
     def foreign_ids(self) -> list[int]:
-        """For each of our ids, the foreign id; -1 if there is none."""
+        """For each of regard's ids, the foreign id; -1 if there is none."""
         taken = set(self.specials)
         return [*self.specials, *(i for i in range(self.size) if i not in taken)]
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
-        """[size] For each foreign id, our id."""
+        """[size] For each foreign id, regard's id."""
         found = np.zeros(self.size, np.int64)
         for ours, foreign in enumerate(self.foreign_ids):
             if foreign >= 0:

@@ -84,8 +84,8 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         the ids; without `target_vocabulary`, both sides have one vocabulary. `specials` and `size`
         describe the target; `source_specials` and `source_size` describe the source, if there are
         two vocabularies. By default, special symbols are looked up by the names <pad>, <s> and
-        </s>, and the size follows from the largest id. Raises ModelError; MissingExtra if the
-        library sentencepiece or, for `restricted`, protobuf is not installed.
+        </s>, and the size follows from the largest id. Raises ModelError if a file cannot be used,
+        MissingExtra if sentencepiece or, for `restricted`, protobuf is not installed.
         """
         files = {"source.spm": read_original(source)}
         if target is not None:
@@ -195,7 +195,7 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         return _model(own) if own else self._models["source"]
 
     def unknown(self, side: SideName) -> int:
-        """Our id of the piece that stands for unknown pieces."""
+        """regard's id of the piece that stands for unknown pieces."""
         return self._tables[side].unknown
 
     def _encoded(self, lines: Sequence[str], side: SideName) -> Iterator[list[int]]:

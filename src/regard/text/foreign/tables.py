@@ -8,9 +8,9 @@ from regard.text.foreign.order import IdOrder
 
 
 class PieceTable:
-    """Looks up our ids of pieces, and the pieces of foreign ids.
+    """Looks up regard's ids of pieces, and the pieces of foreign ids.
 
-    Our ids are those of regard's model; foreign ids are those in the vocabulary. A special
+    regard's ids are those in a model of regard; foreign ids are those in the vocabulary. A special
     symbol, or a piece that the vocabulary lacks, gets the id of the piece `unknown`.
     """
 
@@ -33,9 +33,9 @@ class PieceTable:
         ours = order.ids.tolist()
         self._ids = {p: ours[i] for p, i in vocabulary.items() if i not in order.specials}
         self.unknown: int = self._ids[unknown]
-        """Our id of the piece `unknown`."""
+        """regard's id of the piece `unknown`."""
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
-        """Our id of each piece; that of `unknown` for special symbols and for pieces not known."""
+        """regard's id of each piece; special symbols and unknown pieces get the id of `unknown`."""
         known, unknown = self._ids, self.unknown
         return [known.get(piece, unknown) for piece in pieces]
