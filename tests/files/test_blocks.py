@@ -291,6 +291,17 @@ def test_a_text_that_changes_meanwhile_makes_no_block(folder: Path) -> None:
     assert blocks.missing() == {0, 1, 2, 3}
 
 
+def test_a_text_that_goes_away_meanwhile_makes_no_block(folder: Path) -> None:
+    def remove(lines: list[str], first: int) -> str:
+        (folder / "in").unlink()
+        return said(lines, first)
+
+    blocks = begun(folder)
+    with pytest.raises(RegardError, match="in: has changed while it was translated: put back"):
+        blocks.write(remove, wait=True)
+    assert blocks.missing() == {0, 1, 2, 3}
+
+
 def test_a_bad_line_is_refused_before_anything_is_made(folder: Path) -> None:
     with (folder / "in").open("ab") as text:
         text.write(b"\nM\xfcller")

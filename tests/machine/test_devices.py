@@ -124,6 +124,24 @@ def test_malloc_is_told_to_keep_memory_unless_a_user_told_it_something(
     assert told.keys() == (set() if setting else {-1, -3, -8})  # trim, mmap, arenas
 
 
+def test_an_old_glibc_gets_the_largest_threshold_that_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: dict[int, int] = {}
+
+    def mallopt(setting: int, value: int) -> int:
+        if setting == -3 and value > 2**25:
+            return 0
+        told[setting] = value
+        return 1
+
+    monkeypatch.setattr("ctypes.CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
+    for name in [name for name in os.environ if name.startswith("MALLOC_")]:
+        monkeypatch.delenv(name)
+    devices.keep_freed_memory()
+    assert told == {-3: 2**25, -1: -1, -8: 1}
+
+
 def test_a_libc_that_is_not_glibc_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise OSError(name)

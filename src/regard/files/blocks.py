@@ -3,8 +3,8 @@
 A folder beside the output has a manifest, which says what the output is made from, and a file for
 each finished block of lines. Any number of processes can work at the same time. A process claims a
 block before it translates the block. A claim is a lock in the file "claims" of the folder; the lock
-is released when the process ends. When no block is missing, the blocks are joined in order into the
-output, and the folder is removed.
+is released when the block is written or the process ends. When no block is missing, the blocks are
+joined in order into the output, and the folder is removed.
 """
 
 import fcntl
@@ -32,7 +32,7 @@ POLL_SECONDS = 0.2
 
 
 class Blocks:
-    """The blocks of the file `out`, each made from `size` lines of the file `source`.
+    """The blocks of the file `out`, each made from at most `size` lines of the file `source`.
 
     `settings` has all other values that the output depends on, under names that the user sees;
     blocks that were made with other settings are refused. Raises DataError if `source` is not a
@@ -54,9 +54,9 @@ class Blocks:
 
         Before the folder is made, every line is read: `measure` is called with the lines of a block
         and the number of its first line, from 0. `measure` returns the number of the block's source
-        tokens, or raises DataError. Raises RegardError if the folder cannot be made, is damaged or
-        was begun with other settings, if the output exists although blocks are missing, or if
-        `source` changes while it is read.
+        tokens, or raises DataError. Raises RegardError if the folder cannot be made or opened, is
+        damaged or was begun with other settings, if the output exists although blocks are missing,
+        or if `source` cannot be read or changes while it is read.
         """
         begun = self._read_manifest()
         if not begun or self.missing():
@@ -70,8 +70,8 @@ class Blocks:
             except RegardError:
                 if not self._read_manifest():  # no other command has made the folder meanwhile
                     raise
-        # This may remove the temporary folder of another command, which is still in `write_sealed`.
-        # That command gets a RegardError there, but finds the manifest, and joins in.
+        # The next line may remove the temporary folder of another command that is still making it.
+        # `write_sealed` then fails in that command, which finds the manifest and joins in.
         self._remove_leftovers()
         with refusing_write_errors(self.folder):
             self._open_claims()
@@ -111,7 +111,7 @@ class Blocks:
         and returns the block's text. `listen` is called from time to time with the indices of the
         missing blocks. With `wait`, return only when no block is missing: if another process ends
         before its block is finished, the block is written here. Raises RegardError if `source` has
-        changed, or if a block cannot be locked or written.
+        changed or cannot be read, or if a block cannot be locked or written.
         """
         while missing := self.missing():
             if any(self._is_free(number) for number in sorted(missing)):
@@ -126,7 +126,8 @@ class Blocks:
     def join(self) -> None:
         """Join all blocks into the output, and remove the folder.
 
-        Raises RegardError if the output cannot be written, or exists with different content.
+        Raises RegardError if the folder cannot be locked, or if the output cannot be written or
+        exists with different content.
         """
         self._claim(len(self.tokens), wait=True)  # wait if another process is joining the blocks
         if not self.folder.exists():
@@ -187,16 +188,18 @@ class Blocks:
         self._refuse_change()
 
     def _refuse_change(self) -> None:
-        if identity(self.source) != self._state:
-            raise RegardError(
-                f"{self.source}: has changed while it was translated: put back what it was, or "
-                "choose another --out"
-            )
+        with suppress(OSError):  # `source` is missing
+            if identity(self.source) == self._state:
+                return
+        raise RegardError(
+            f"{self.source}: has changed while it was translated: put back what it was, or "
+            "choose another --out"
+        )
 
     def _read_manifest(self) -> bool:
-        """Read the manifest; return False if there is none.
+        """Read `lines` and `tokens` from the manifest; return False if there is no manifest.
 
-        Raises RegardError if it cannot be read, is damaged or has other settings.
+        Raises RegardError if the manifest cannot be read, is damaged or has other settings.
         """
         try:
             manifest = read_manifest(self.folder, own=True)
@@ -220,11 +223,10 @@ class Blocks:
         return True
 
     def _remove_leftovers(self) -> None:
-        """Remove temporary folders, which a killed process leaves if it was making the folder."""
-        if self.out.parent.is_dir():
-            for path in self.out.parent.iterdir():
-                if path.name.startswith(f".{self.folder.name}.") and path.suffix == ".tmp":
-                    shutil.rmtree(path, ignore_errors=True)
+        """Remove the temporary folders of processes that were killed while they made the folder."""
+        for path in self.out.parent.glob(".*.tmp"):
+            if path.name.startswith(f".{self.folder.name}."):
+                shutil.rmtree(path, ignore_errors=True)
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:08}"

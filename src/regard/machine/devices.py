@@ -25,6 +25,7 @@ _SHORT = (
     "CUDA_ERROR_OUT_OF_MEMORY",
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
+"""Parts of the messages of RuntimeErrors that mean too little memory."""
 MOST_THREADS = 1024
 """More threads than this are refused: if the system could not start them, the process would end."""
 
@@ -32,7 +33,8 @@ MOST_THREADS = 1024
 def choose_device() -> torch.device:
     """A GPU if there is one, otherwise the CPU; each process of torchrun gets its own GPU.
 
-    Without torchrun, the result is PyTorch's current GPU.
+    With torchrun, this GPU becomes PyTorch's current GPU. Without torchrun, the result is PyTorch's
+    current GPU.
 
     Raises TrainingError if there is no GPU left for this process, or if the GPU is too old for the
     installed PyTorch.
@@ -184,7 +186,11 @@ def be_deterministic() -> None:
 
 
 def return_freed_memory() -> None:
-    """Undo `keep_freed_memory`: malloc gets its default settings, and now returns freed memory."""
+    """Undo `keep_freed_memory`: malloc has its initial settings again, and returns freed memory.
+
+    If the user has set any MALLOC_ variable, or if malloc is not glibc's, this function does
+    nothing.
+    """
     if any(name.startswith("MALLOC_") for name in os.environ):
         return
     try:
@@ -208,7 +214,8 @@ def keep_freed_memory() -> None:
     try:
         libc = ctypes.CDLL("libc.so.6")
         m_mmap_threshold, m_trim_threshold, m_arena_max = -3, -1, -8
-        libc.mallopt(m_mmap_threshold, 2**31 - 1)
+        if not libc.mallopt(m_mmap_threshold, 2**31 - 1):
+            libc.mallopt(m_mmap_threshold, 2**25)  # older versions of glibc take no larger number
         # With -1, freed memory is never returned to the system. The largest threshold, 2 GiB, would
         # be too low for a large step.
         libc.mallopt(m_trim_threshold, -1)
