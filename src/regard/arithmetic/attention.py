@@ -31,7 +31,7 @@ VECTOR = 16
 and the softmax of a row that does not fill registers is slow."""
 SCORES_AT_ONCE = 2**22
 """Without gradients, at most this many scores (16 MiB in fp32) are computed together, padding not
-counted; more only if `VECTOR` queries of one row have more scores."""
+counted. Only the scores of `VECTOR` queries of one row may be more."""
 QUERIES, KEYS = 256, 128
 """Without gradients, a matrix product has at most `QUERIES` queries of a row, and a product of
 attention weights and values sums over at most `KEYS` keys. `arithmetic.exact` relies on both."""

@@ -20,8 +20,8 @@ class Cpu(Fused):
     """
 
     chunk = 1024
-    """The loss computes the logits of at most this many tokens together, so that these logits fit
-    the processor's caches."""
+    """The loss computes the logits of at most this many tokens together. The logits of few tokens
+    take little memory, and fit the processor's caches better."""
     logits_at_once = 2**20
     """`summarize` reads at most this many logits, or one row, at a time: 4 MiB in fp32."""
 
@@ -68,6 +68,7 @@ class Cpu(Fused):
     ) -> Tensor:
         """softmax(scores * factor + bias), in fp32, before dropout.
 
+        `scores` is [rows, heads, queries, keys]; `bias` is [rows or 1, 1, queries or 1, keys].
         `dropout` has no effect here. In the subclass `Loops`, the result has the precision of
         `scores` if `dropout` is 0.
         """
@@ -78,7 +79,8 @@ class Cpu(Fused):
     ) -> Tensor:
         """The gradient of the scores: P * (dP - sum(dP * P)) * factor.
 
-        P are the attention weights before dropout (`weights`), and dP is the gradient of P.
+        All tensors are [rows * heads, queries, keys], and sums are over the keys. P are the
+        attention weights before dropout (`weights`), and dP is the gradient of P.
         `gradient` is the gradient of the weights after dropout. Dropout multiplied the weights by
         `factors`, which is None if there was no dropout. `gradient` may be overwritten: it must be
         a tensor that nothing else uses, like the product that `CpuAttention.backward` computes.
@@ -92,7 +94,8 @@ class Cpu(Fused):
     def sum_gradients(self, gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         """Turn the gradient of a layer's output into the gradients of x W^T + b and of b.
 
-        y is the layer's output, max(0, x W^T + b); it is None if the layer has no ReLU.
+        `gradient` is [*batch, outputs]. y is the layer's output, max(0, x W^T + b); it is None if
+        the layer has no ReLU.
         """
         if y is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, y, 0)

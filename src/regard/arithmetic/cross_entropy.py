@@ -130,7 +130,8 @@ def _terms(
 def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """Turn logits into softmax - (1 - smoothing) * onehot, in place.
 
-    Returns each label's logit and log-probability, both in fp32, [tokens, 1].
+    `logits` is [tokens, vocabulary], and `labels` is [tokens, 1]. Returns each label's logit and
+    log-probability, both in fp32, [tokens, 1].
     """
     right = logits.gather(1, labels).float()
     p = torch.softmax(logits, 1, out=logits)

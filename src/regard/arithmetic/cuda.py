@@ -230,7 +230,8 @@ class Cuda(Fused):
     ) -> tuple[Tensor, Tensor]:
         """Turn logits into softmax - (1 - smoothing) * onehot, in place.
 
-        Returns each label's logit and log-probability, both in fp32, [tokens, 1].
+        `logits` is [tokens, vocabulary], and `labels` is [tokens, 1]. Returns each label's logit
+        and log-probability, both in fp32, [tokens, 1].
         """
         right, log_p = softmax_gradient_in_place(logits, labels, smoothing)
         return right, log_p

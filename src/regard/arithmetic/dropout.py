@@ -23,7 +23,7 @@ def keep_mask(x: Tensor, dropout: float, generator: torch.Generator | None) -> T
 
 
 def threshold(dropout: float) -> int:
-    """16 random bits have 65536 values; return how many of them drop an element, at most 65535."""
+    """How many of the 65536 values of 16 random bits drop an element: at most 65535."""
     return min(round(dropout * 2**16), 2**16 - 1)
 
 

@@ -87,7 +87,8 @@ class FewRows:
     This object has a copy of the model's weights in another layout. In int8, the weights are
     rounded to 8 bits. The inputs of linear layers are rounded only if the processor has VNNI
     (`loops.vnni`); the model's own modules round these inputs on every processor. The layers of
-    `model` must be as in the paper, except that their activation may be "swish".
+    `model` must be as in the paper, except that their activation may be "swish"; `model.by` must
+    have a `LaidOut`.
     """
 
     def __init__(self, model: Any):

@@ -53,7 +53,7 @@ class Fused(Plain):
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
-        """The best continuations; only blocks of the vocabulary with high maxima are ranked."""
+        """The `count` most likely continuations; see `most_likely_by_blocks`."""
         return most_likely_by_blocks(live, logits, never, count, self.summarize, self.rank)
 
     def summarize(self, logits: Tensor) -> Summary:

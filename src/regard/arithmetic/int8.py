@@ -107,7 +107,8 @@ def scale_products(
 ) -> Tensor:
     """Multiply row i of y by scale[i], and column j by factors[j]; add the bias; ReLU if `relu`.
 
-    The result has the dtype `dtype`. If `factors` or `bias` is None, it is left out.
+    y is [rows, columns]; the result has the dtype `dtype`. If `factors` or `bias` is None, it is
+    left out.
     """
     z = y.float().mul_(scale[:, None])
     z = z if factors is None else z.mul_(factors)

@@ -20,6 +20,7 @@ from regard.arithmetic.products import CublasProducts, Products, joined
 from regard.attention import MultiHeadAttention
 
 LARGEST = 127
+"""The largest absolute value of a number that is rounded to a signed 8-bit integer."""
 # TOP_BIT and TINY are tensors, because an operation would turn a Python number into a new tensor.
 TOP_BIT = torch.tensor(128, dtype=torch.uint8)
 TINY = torch.tensor(1e-30)  # TINY is added to each scale, so that no scale is 0
@@ -191,13 +192,16 @@ def round_unsigned(
 
 
 def scale_rows(y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-    """y * scale + bias, in place, with a scale for each row; then ReLU if `relu`."""
+    """y * scale + bias, in place; then ReLU if `relu`.
+
+    y is [*batch, outputs], `scale` is [*batch, 1], and `bias` is [outputs].
+    """
     y = y.mul_(scale) if bias is None else torch.addcmul(bias, y, scale, out=y)
     return y.relu_() if relu else y
 
 
 def _scale(entry: Tensor, rounded: int) -> Tensor:
-    """The scale entry / rounded + `TINY`, never 0; entry / scale is nearly `rounded`."""
+    """A scale, never 0, such that entry / scale is nearly `rounded` (0 if `entry` is 0)."""
     return torch.add(TINY, entry, alpha=1 / rounded)
 
 

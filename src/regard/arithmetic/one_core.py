@@ -43,7 +43,7 @@ def rows(x: Tensor) -> NDArray[Any]:
 
 
 def rows_of(x: Tensor) -> NDArray[Any]:
-    """A contiguous tensor, flattened like the tensor of `rows`, as a matrix that a loop writes."""
+    """A contiguous tensor, flattened as by `rows`, as a matrix that a loop writes."""
     return array(x.view(-1, x.shape[-1]))
 
 
@@ -76,7 +76,10 @@ class Loops(Cpu):
         return gradient
 
     def sum_gradients(self, gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the gradients of x W^T + b and of b, from the gradient of the layer's output."""
+        """Return the gradients of x W^T + b and of b, from the gradient of the layer's output.
+
+        y is the layer's output, max(0, x W^T + b); it is None if the layer has no ReLU.
+        """
         d_bias = torch.zeros(gradient.shape[-1])
         if y is None:
             linear_loops.column_sums(rows(gradient), array(d_bias))
@@ -90,7 +93,8 @@ class Loops(Cpu):
     ) -> tuple[Tensor, Tensor]:
         """Turn logits into softmax - (1 - smoothing) * onehot, in place.
 
-        Returns each label's logit and log-probability, both in fp32, [tokens, 1].
+        `logits` is [tokens, vocabulary], and `labels` is [tokens, 1]. Returns each label's logit
+        and log-probability, both in fp32, [tokens, 1].
         """
         right, log_p = torch.empty(2, len(logits)).unbind()
         one = array(labels[:, 0].contiguous())
@@ -102,7 +106,10 @@ class Loops(Cpu):
     def pair_gradient(
         self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
     ) -> PairLosses:
-        """Turn the logits of two passes (R-Drop) into their gradients, in place."""
+        """Turn the logits of two passes (R-Drop) into their gradients, in place.
+
+        The gradients and the result are those of `consistency.pair_gradient`.
+        """
         found = PairLosses(*torch.empty(3, len(first), 1).unbind())
         one = array(labels[:, 0].contiguous())
         outputs = (array(numbers[:, 0]) for numbers in found)
@@ -114,7 +121,7 @@ class Loops(Cpu):
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
-        """The best continuations, by one compiled loop."""
+        """The `count` most likely continuations of each sentence, by one compiled loop."""
         parents, tokens = torch.empty(2, len(live), count, dtype=torch.int64).unbind()
         found = Ranking(parents, tokens, torch.empty(len(live), count))
         without = torch.tensor(never, dtype=torch.int64)
@@ -167,7 +174,10 @@ class Loops(Cpu):
         relu: bool,
         dtype: torch.dtype,
     ) -> Tensor:
-        """Multiply row i of y by scale[i], and column j by factors[j]; add bias; ReLU if `relu`."""
+        """Multiply row i of y by scale[i], and column j by factors[j]; add bias; ReLU if `relu`.
+
+        The result has the dtype `dtype`. If `factors` or `bias` is None, it is left out.
+        """
         out = torch.empty(y.shape, dtype=dtype)
         factors = torch.ones(y.shape[1]) if factors is None else factors
         bias = torch.zeros(y.shape[1]) if bias is None else bias.float()
@@ -199,7 +209,7 @@ class OneCore(Loops):
         return out
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
-        """Adam in one pass over the weights; each core updates a part of the weights.
+        """Adam in one pass over the weights; each core of this process updates a part of them.
 
         If gradients are in fp32, PyTorch's Adam is used.
         """

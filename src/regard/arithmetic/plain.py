@@ -14,7 +14,10 @@ from regard.recurrence import first_state, lstm_cell
 
 
 class Plain(Arithmetic):
-    """Computes every equation by its definition, on any device, in any precision."""
+    """Computes every equation by its definition, on any device, in any precision.
+
+    The methods of `Arithmetic` state the shapes of all tensors.
+    """
 
     def mask(self, allowed: Tensor) -> Mask:
         """A mask that holds `allowed` unchanged."""

@@ -23,17 +23,18 @@ class Products:
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
         """x W^T + b of all layers, side by side in the last dimension; then ReLU if `relu`.
 
-        One matrix product computes all layers. `by` is the `Arithmetic` that calls this method.
+        x is [*batch, inputs]; the result is [*batch, outputs of all layers]. One matrix product
+        computes all layers. `by` is the `Arithmetic` that calls this method.
         """
         y = F.linear(x, *joined(layers))
         return y.relu_() if relu else y
 
     def logits(self, by: Any, x: Tensor, embedding: nn.Embedding, bias: Tensor | None) -> Tensor:
-        """x E^T, plus `bias` if given; E is the matrix of `embedding`."""
+        """x E^T, [*batch, vocabulary], plus `bias` if given; E is the matrix of `embedding`."""
         return F.linear(x, embedding.weight, bias)
 
     def to_logits(self, by: Any, embedding: Tensor, tokens: int) -> Multiply:
-        """A function that computes the logits of at most `tokens` states.
+        """A function that multiplies at most `tokens` states by the transposed `embedding`.
 
         All calls of the function write to one block of memory, so each call overwrites the logits
         of the call before.
@@ -87,7 +88,8 @@ def linear_gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Turn the gradient of a layer's output into the gradients of x W^T + b, of W and of b.
 
-    y is the layer's output, max(0, x W^T + b); it is None if the layer has no ReLU.
+    x is [*batch, inputs], and `gradient` is [*batch, outputs]. y is the layer's output,
+    max(0, x W^T + b); it is None if the layer has no ReLU.
     """
     d_sum, d_bias = by.sum_gradients(gradient, y)
     # [*batch, features] -> [rows, features]

@@ -57,13 +57,14 @@ time. The speed of the larger model is then computed from the speed of a smaller
 
 
 class Choice(NamedTuple):
-    """A recipe, and what is expected of it."""
+    """A recipe, and what is expected of a run with this recipe."""
 
     recipe: Recipe
     tokens_per_second: float
     """The number of target tokens that training learns from in a second."""
     steps: int
     epochs: float
+    """The number of passes over the text."""
     tokens_per_weight: float
     """Target tokens per weight outside the embedding; at most `most_passes` passes are counted."""
     loss: float
@@ -112,15 +113,15 @@ def choose(
 ) -> Choice:
     """Choose the recipe that is expected to be best after this time.
 
-    `measure` is called for one model after the other, smallest first, until a model would learn
-    from too few tokens for its size, or does not fit the memory. If timing a model would take long,
-    its speed is computed from the speed of the last model that was timed. The time of these calls
-    is subtracted from the time for training. If the last call took more than TIMED seconds, the
-    excess is subtracted once more: on a GPU, the excess is the time of compiling, and training
-    compiles the model again. At least a third of the whole time is left for training. `asked` are
-    the user's changes, as `Recipe.set` takes them; every recipe keeps them. Raises TrainingError if
-    not even the smallest model fits the memory, and RecipeError if `asked` is invalid or does not
-    fit the tokenizer.
+    `measure`, by default `tokens_per_second`, is called for one model after the other, smallest
+    first, until a model would learn from too few tokens for its size, or does not fit the memory.
+    If timing a model would take long, its speed is computed from the speed of the last model that
+    was timed. The time of these calls is subtracted from the time for training. If the last call
+    took more than TIMED seconds, the excess is subtracted once more: on a GPU, the excess is the
+    time of compiling, and training compiles the model again. At least a third of the whole time is
+    left for training. `asked` are the user's changes, as `Recipe.set` takes them; every recipe
+    keeps them. Raises TrainingError if not even the smallest model fits the memory, and RecipeError
+    if `asked` is invalid, or does not fit the tokenizer or this machine.
     """
     return _choose(corpus, minutes, partial(_timed, measure or tokens_per_second), asked)
 
@@ -131,7 +132,7 @@ def _choose(
     measure: Callable[[Recipe, ParallelText], tuple[float, float]],
     asked: tuple[str, ...],
 ) -> Choice:
-    """Do what `choose` does; `measure` returns the speed, and the seconds that it has taken."""
+    """Do what `choose` does; `measure` returns a speed, and the seconds that measuring took."""
     best: tuple[ParallelText, Recipe, float] | None = None
     timed, speed, taken = 0, 0.0, list[float]()
     whole = left = 60 * minutes
@@ -161,7 +162,7 @@ def _choose(
 
 
 def _timed(measure: Speed, recipe: Recipe, corpus: ParallelText) -> tuple[float, float]:
-    """The result of `measure`, and the number of seconds that it has taken."""
+    """The result of `measure`, and the number of seconds that this call took."""
     began = time.monotonic()
     return measure(recipe, corpus), time.monotonic() - began
 

@@ -89,8 +89,8 @@ _ARCHIVES = {
     "bzip2": rb"BZh[1-9]1AY&SY", "zip": rb"PK\x03\x04", "7z": rb"7z\xbc\xaf", "PDF": rb"%PDF-\d",
     "gzip": rb"\x1f\x8b", "xz": rb"\xfd7zXZ", "zstd": rb"\x28\xb5\x2f\xfd",
 }  # fmt: skip
-"""The first bytes of files that are not text. The last three are found only in files that were
-packed twice, because one layer of packing has been removed before."""
+"""Regular expressions for the first bytes of files that are not text. The last three are found only
+in files that were packed twice, because one layer of packing has been removed before."""
 
 
 def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
@@ -149,7 +149,10 @@ def refuse_unreadable(path: str | Path) -> None:
 
 
 def text_checksum(path: str | Path) -> str:
-    """The SHA-256 of a text file as it is stored; raises DataError if the file cannot be read."""
+    """The SHA-256 of a file as it is stored, in hexadecimal digits; an archive is not unpacked.
+
+    Raises DataError if the file cannot be read.
+    """
     with refusing_read_errors(path):
         return checksum(Path(path), follow_links=True)
 

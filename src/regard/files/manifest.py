@@ -1,4 +1,4 @@
-"""manifest.json describes a directory, and shows whether files of a sealed one are damaged.
+"""manifest.json describes a directory, and shows whether files of a sealed directory are damaged.
 
 The manifest of a sealed directory lists files, with a checksum of each, and has a checksum of
 itself. Other files may be in the directory, too; they are not verified. When the directory is
@@ -78,7 +78,10 @@ def _fill(folder: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> 
 
 
 def seal(directory: Path, names: Iterable[str], about: dict[str, Any]) -> None:
-    """Write the manifest: format, `about`, checksums of the named files and of the manifest."""
+    """Write the manifest: format, `about`, checksums of the named files and of the manifest.
+
+    Raises OSError if a file cannot be read, or the manifest cannot be written.
+    """
     manifest = {"format": SEALED_FORMAT, **about}
     manifest["files"] = {name: checksum(directory / name) for name in names}
     manifest["checksum"] = _own_checksum(manifest)

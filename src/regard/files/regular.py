@@ -15,7 +15,7 @@ COPY_AGAIN = "copy it again from where it came"
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a file for reading; raises OSError if it is missing or is not a regular file."""
+    """Open a file to read bytes; raises OSError if this fails, or if the file is not regular."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:

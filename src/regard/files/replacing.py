@@ -32,7 +32,8 @@ def whole_or_nothing(out: Path, may_replace: Callable[[Path], bool]) -> Iterator
 
     If the block raises an exception, `out` is not changed. Leftovers of killed writers are removed.
     Raises DataError if `out` cannot be read or written, is a file or a mount point, or is not empty
-    and `may_replace(out)` is False; RegardError if `out` is the current directory.
+    and `may_replace(out)` is False; RegardError if `out` is the current directory. An OSError that
+    the block raises becomes a DataError.
     """
     _refuse_other_content(out, may_replace)
     place = Path(os.path.realpath(out))

@@ -37,7 +37,10 @@ def write_tensors(
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read tensors, without unpickling; raises ModelError if the file is missing or damaged."""
+    """The tensors of a file by their names, on the CPU; no object is unpickled.
+
+    Raises ModelError if the file is missing, cannot be read or is damaged.
+    """
     try:
         with open_regular(path) as file:
             if int.from_bytes(file.read(8), "little") > LONGEST_HEADER:

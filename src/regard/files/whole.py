@@ -1,8 +1,8 @@
 """Files and directories that are written completely or not at all, even if the process is killed.
 
 A file or directory is written under a temporary name in the same folder, synced to the disk, and
-renamed. After a kill or a power cut, the old or the new file or directory is there, complete, and
-`remove_leftovers` removes a temporary one.
+renamed. After a kill or a power cut, either the old or the new one is there, complete. A temporary
+file or directory may be left; `remove_leftovers` removes it.
 """
 
 import errno
@@ -50,9 +50,9 @@ def write_file(path: Path, content: str | bytes) -> None:
 def new_file(path: Path, temporary: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write into, which replaces `path` at the end of the `with` block.
 
-    Until the block ends, the file has the name `temporary`, by default one that no other process
-    uses. If the block raises an exception, `path` is not changed. Raises OSError if the file cannot
-    be written.
+    The file takes bytes. Until the block ends, it has the name `temporary`, by default a name that
+    no other process uses. If the block raises an exception, `path` is not changed. Raises OSError
+    if the file cannot be written.
     """
     temporary = temporary or _beside(path)
     try:
@@ -94,7 +94,8 @@ def refuse_current(path: Path) -> None:
 def fresh_folder(path: Path) -> Iterator[Path]:
     """Make an empty folder, in place of one that a killed process may have left.
 
-    The new folder is removed if the `with` block raises an exception.
+    The new folder is removed if the `with` block raises an exception. Raises OSError if the folder
+    cannot be made.
     """
     shutil.rmtree(path, ignore_errors=True)
     try:
@@ -107,7 +108,10 @@ def fresh_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def parents_made(path: Path) -> Iterator[None]:
-    """Make the missing parents of a path; if the `with` block raises, remove them again."""
+    """Make the missing parents of a path; if the `with` block raises, remove them again.
+
+    Raises OSError if the parents cannot be made.
+    """
     missing = [parent for parent in path.absolute().parents if not parent.exists()]
     try:
         if missing:
@@ -149,6 +153,7 @@ def replace_files(directory: Path, folder: Path, last: str) -> None:
 
     The file named `last` describes the other files. The old `last` is removed before any other file
     is replaced, and the new `last` is moved last: so `last` never describes a mixture of files.
+    Raises OSError if a file cannot be moved or removed.
     """
     sync_all(folder)
     (directory / last).unlink(missing_ok=True)
@@ -160,9 +165,9 @@ def replace_files(directory: Path, folder: Path, last: str) -> None:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory, if the system allows it.
+    """Remove a directory, a file or a symbolic link, if the system allows it.
 
-    The directory is renamed first, so that a kill never leaves a part of it under the name `path`.
+    It is renamed first, so that a kill never leaves a part of a directory under the name `path`.
     """
     temporary = _beside(path)
     with suppress(OSError):
@@ -187,7 +192,10 @@ def remove_leftovers(directory: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Make the content of a file, or the names in a directory, survive a power cut."""
+    """Make the content of a file, or the names in a directory, survive a power cut.
+
+    Raises OSError if the system cannot do this.
+    """
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -11,8 +11,9 @@ from regard.machine.interrupt import signals_blocked
 def started(program: str, **environment: str) -> subprocess.Popen[bytes]:
     """Start a process that runs the Python code `program`, with extra environment variables.
 
-    SIGINT, SIGTERM and SIGHUP are blocked in the child, so that only this process reacts to them.
-    Raises OSError if the system cannot start another process.
+    Standard input and output of the new process are pipes. SIGINT, SIGTERM and SIGHUP are blocked
+    in the new process, so that only its parent reacts to them. Raises OSError if the system cannot
+    start another process.
     """
     places = [place for place in sys.path if isinstance(place, str)]  # Python ignores all others
     with signals_blocked():

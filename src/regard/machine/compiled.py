@@ -30,7 +30,8 @@ def compiled(
     """A version of `function` that is compiled when it is first called.
 
     With `graphs`, the kernels are captured in CUDA graphs, and the tensors that a call returns are
-    overwritten by the next call. Compiling the function, or its backward pass, may fail with any
+    overwritten by the next call. `backend` is the compiler's name in torch.compile; only "inductor"
+    takes account of `graphs`. Compiling the function, or its backward pass, may fail with any
     exception, for example if there is no C compiler.
     """
     # Hide Inductor's warnings: they advise programmers, not the users of a program.
@@ -42,8 +43,9 @@ def compiled(
 def forget_programs(device: torch.device) -> None:
     """Discard all compiled programs of this process, and release the memory of their CUDA graphs.
 
-    PyTorch compiles one function for at most eight models or shapes, and also counts models that no
-    longer exist. A program that is called later is compiled again.
+    Call this before a new model is compiled: PyTorch compiles one function for at most eight models
+    or shapes, and also counts models that no longer exist. A discarded program that is called again
+    is compiled again.
     """
     if "torch._dynamo" in sys.modules:  # otherwise, nothing has been compiled
         with GRAPHS:

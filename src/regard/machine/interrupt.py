@@ -1,4 +1,7 @@
-"""Ctrl-C, SIGTERM or a closed terminal makes a training run save a checkpoint and stop."""
+"""Handle Ctrl-C, SIGTERM and a closed terminal; a training run then saves a checkpoint and stops.
+
+Other functions here let any function handle these signals, or block them for a while.
+"""
 
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +45,11 @@ class Interrupt:
 
 @contextmanager
 def interruptible(patient: bool = False) -> Iterator[Interrupt]:
-    """A context in which the first signal that comes is recorded, and does not end the process."""
+    """A context in which an `Interrupt`, which is yielded, handles SIGNALS; see `handled_by`.
+
+    The first signal that comes is recorded, and does not end the process. `patient` is the argument
+    of `Interrupt`.
+    """
     interrupt = Interrupt(patient)
     with handled_by(interrupt.handle):
         yield interrupt
@@ -53,7 +60,7 @@ def handled_by(
     handler: Callable[[int, FrameType | None], None],
     signals: Sequence[signal.Signals] = SIGNALS,
 ) -> Iterator[None]:
-    """A context in which `handler` handles `signals`.
+    """A context in which `handler` handles `signals`; only the main thread may enter it.
 
     SIGHUP stays ignored if it is ignored already, for example because of `nohup`. A signal that C
     code handles keeps its handler.

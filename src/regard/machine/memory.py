@@ -17,7 +17,8 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 class _Kind(NamedTuple):
     """Names in a version of Linux control groups, which limit containers and cluster jobs.
 
-    `bound` and `used` are files, and `cached` is a line of the file memory.stat.
+    `folder` is the folder of the groups in CGROUPS. In the folder of a group, `bound` and `used`
+    are files, and `cached` is a line of the file memory.stat.
     """
 
     folder: str
@@ -31,7 +32,10 @@ _V2 = _Kind("", "memory.max", "memory.current", "inactive_file")
 
 
 def all_bytes(device: torch.device) -> int:
-    """The bytes of all memory; on a CPU, at most the limits of this process's control groups."""
+    """The size of the device's memory, in bytes.
+
+    On a CPU, the result is at most the lowest limit of this process's control groups.
+    """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[1]
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -68,7 +72,7 @@ def restart_peak(device: torch.device) -> int:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """The peak of the bytes in use since `restart_peak`; on a CPU, the peak of resident memory."""
+    """The peak of memory use since `restart_peak`, in bytes; on a CPU, of resident memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     most = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

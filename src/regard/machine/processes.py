@@ -43,7 +43,7 @@ SECONDS_TO_NOTICE = 5.0
 """A process ends itself once it has waited this long for another process that has ended."""
 
 MOST_NUMBERS = 8
-"""A step sums at most this many numbers over all processes."""
+"""`Processes.agree_on_memory` sums at most this many numbers over all processes."""
 
 
 class OutOfMemory(TrainingError):
@@ -52,10 +52,11 @@ class OutOfMemory(TrainingError):
 
 @dataclass(frozen=True)
 class Processes:
-    """This process and those that train with it; a process without others has rank 0, count 1.
+    """This process and those that train with it: `count` processes, with ranks from 0.
 
     Methods that communicate must be called by every process, in the same order. They raise
-    TrainingError if another process has ended. If `count` is 1, most of them return at once.
+    TrainingError if another process has ended. A process without others has rank 0 and count 1;
+    most of these methods then return at once.
     """
 
     rank: int = 0
@@ -85,12 +86,18 @@ class Processes:
                 dist.all_reduce(tensor)
 
     def gather(self, whole: Tensor, part: Tensor) -> None:
-        """All-gather: fill `whole` with the `part` of every process, in the order of ranks."""
+        """All-gather: fill `whole` with the `part` of every process, in the order of ranks.
+
+        `whole` is `count` times as long as `part`.
+        """
         with self._noticing_an_end():
             dist.all_gather_single(whole, part)
 
     def add_up_shards(self, part: Tensor, whole: Tensor) -> None:
-        """Reduce-scatter: sum `whole` over all processes, and set `part` to this process's part."""
+        """Reduce-scatter: sum `whole` over all processes, and set `part` to this process's part.
+
+        The sum is divided into `count` equal parts, in the order of ranks.
+        """
         with self._noticing_an_end():
             dist.reduce_scatter_single(part, whole)
 
@@ -125,7 +132,7 @@ class Processes:
     def first_does(self, work: Callable[[], _Value]) -> _Value:
         """Run `work` in the first process only, and return its result in all processes.
 
-        The others wait for up to seven days.
+        The result must be picklable. The others wait for up to seven days.
         """
         if self.count == 1:
             return work()
@@ -204,7 +211,10 @@ class Processes:
         return True
 
     def is_first_to_report(self) -> bool:
-        """True if no other process has reported an error; the caller must then report its own."""
+        """True if no other process has reported an error; the caller must then report its own.
+
+        Also True if the store cannot be reached.
+        """
         try:
             return int(self.store.add("ending", 1)) == 1
         except RuntimeError:  # the store cannot be reached: its host has ended
@@ -234,10 +244,9 @@ ALONE = Processes()
 def together() -> Iterator[Processes]:
     """The processes that torchrun started, or `ALONE` if there is only this one.
 
-    If a process raises an Exception or KeyboardInterrupt in the block, it ends at once, and the
-    other processes end soon after: they cannot cancel the communication in which they wait for it.
-    One of the processes prints the error. Raises TrainingError if the processes cannot connect to
-    each other.
+    If a process raises an Exception or KeyboardInterrupt in the block, this process ends at once.
+    The others end soon after, because they cannot stop waiting for its data. One of the processes
+    prints the error. Raises TrainingError if the processes cannot connect to each other.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE

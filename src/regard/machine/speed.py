@@ -13,6 +13,7 @@ from regard.machine.threads import computing_with
 SIZE = {"cpu": 1024, "cuda": 4096}
 """The number of rows, and of columns, of the matrices that are multiplied, by type of device."""
 LEAST_SIZE = 256
+"""If the memory is too small, the number of rows and columns is halved, but not below this."""
 PRODUCTS, LEAST_SECONDS = 5, 0.2
 """At least this many products are timed, and they take at least this many seconds together."""
 
@@ -21,10 +22,10 @@ PRODUCTS, LEAST_SECONDS = 5, 0.2
 def single_precision_speed(device: torch.device, threads: int = 0) -> float:
     """The operations per second of the device in a product of fp32 matrices; measured once.
 
-    A CPU computes with this many threads; 0 means the threads of this process. No number is rounded
-    to a shorter format, such as TF32. The result is the speed of the fastest of several products,
-    so that other work of the machine changes the result little. With too little memory, the
-    matrices are smaller.
+    A multiplication and an addition are two operations. A CPU computes with `threads` threads; 0
+    means the threads of this process. No number is rounded to a shorter format, such as TF32. The
+    result is the speed of the fastest of several products, so that other work of the machine
+    changes the result little. With too little memory, the matrices are smaller.
     """
     size = SIZE.get(device.type, SIZE["cpu"])
     while True:

@@ -31,8 +31,9 @@ finished tasks whose results are not fetched yet. This limits memory."""
 class Workers:
     """`count` processes, started by the constructor and ended at the end of a `with` block.
 
-    If `count` is 0, this process does the work. `option` is the option of the command line that
-    sets `count`; errors name this option. Raises RegardError if a process cannot be started.
+    If `count` is 0, this process does the work. `option` names the option of the command line that
+    sets `count`, for errors: "use fewer {option}". Raises RegardError if a process cannot be
+    started.
     """
 
     def __init__(self, count: int, option: str = "processes (regard prepare --workers)"):
