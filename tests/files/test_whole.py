@@ -4,12 +4,18 @@ import errno
 import itertools
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from files.limits import files_of_at_most
 from regard.errors import RegardError
-from regard.files.whole import refusing_write_errors, remove_leftovers, write_file
+from regard.files.whole import (
+    parents_made,
+    refusing_write_errors,
+    remove_leftovers,
+    write_file,
+)
 from run.killing import at_instant, full_at
 
 
@@ -89,6 +95,21 @@ def test_only_temporary_names_are_removed(tmp_path: Path) -> None:
     remove_leftovers(tmp_path)
     remove_leftovers(tmp_path / "missing")
     assert sorted(p.name for p in tmp_path.iterdir()) == others
+
+
+def test_a_parent_may_be_made_by_two_processes_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Path.mkdir
+
+    def second(path: Path, *args: Any, **options: Any) -> None:
+        make(path, parents=True, exist_ok=True)  # the other process was faster
+        make(path, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", second)
+    with parents_made(tmp_path / "a" / "b" / "file"):
+        (tmp_path / "a" / "b" / "file").touch()
+    assert (tmp_path / "a" / "b" / "file").exists()
 
 
 def test_what_cannot_be_removed_stays_and_stops_nothing(

@@ -115,7 +115,7 @@ def parents_made(path: Path) -> Iterator[None]:
     missing = [parent for parent in path.absolute().parents if not parent.exists()]
     try:
         if missing:
-            path.parent.mkdir(parents=True)
+            path.parent.mkdir(parents=True, exist_ok=True)  # another process may make it, too
         yield
     except BaseException:
         with suppress(OSError):
