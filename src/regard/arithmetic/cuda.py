@@ -34,7 +34,8 @@ CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
 STEPS_UNSEEN = 32
 """In a search, the host looks at the results only once in this number of steps. After each look,
 the host prepares the next steps, which takes as long as several steps. A sentence that has ended
-takes part in the steps until the next look, and maybe in later ones; they add nothing to it."""
+takes part in the steps until the next look, and maybe in later steps; none of these steps adds a
+token to the sentence."""
 STREAMS = 2 if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 11) else 1
 """This many batches are decoded at the same time: the GPU computes one batch while the host records
 the next step of the other batch. With PyTorch before 2.11, the number is 1, because such a PyTorch
@@ -127,7 +128,7 @@ class Cuda(Fused):
     decode batches.
     """
 
-    # `window` sentences are divided into batches together: many, because all streams need batches.
+    # Many sentences are divided into batches together, because all streams need batches.
     window = 16_384
     # A batch has many tokens, because even a small step takes milliseconds to launch.
     batch_tokens = 16_384

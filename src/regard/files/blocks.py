@@ -188,7 +188,7 @@ class Blocks:
         self._refuse_change()
 
     def _refuse_change(self) -> None:
-        with suppress(OSError):  # `source` is missing
+        with suppress(OSError):  # `source` may have been removed
             if identity(self.source) == self._state:
                 return
         raise RegardError(

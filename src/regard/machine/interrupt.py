@@ -1,6 +1,6 @@
-"""Handle Ctrl-C, SIGTERM and a closed terminal; a training run then saves a checkpoint and stops.
+"""Ctrl-C, SIGTERM or a closed terminal makes a training run save a checkpoint and stop.
 
-Other functions here let any function handle these signals, or block them for a while.
+In other programs, `handled_by` lets a function handle these signals; `signals_blocked` delays them.
 """
 
 import signal

@@ -244,7 +244,7 @@ ALONE = Processes()
 def together() -> Iterator[Processes]:
     """The processes that torchrun started, or `ALONE` if there is only this one.
 
-    If a process raises an Exception or KeyboardInterrupt in the block, this process ends at once.
+    If a process raises an Exception or KeyboardInterrupt in the block, that process ends at once.
     The others end soon after, because they cannot stop waiting for its data. One of the processes
     prints the error. Raises TrainingError if the processes cannot connect to each other.
     """
