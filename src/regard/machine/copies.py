@@ -78,8 +78,8 @@ class Copies(Generic[_Task, _Result]):
     def __iter__(self) -> Iterator[_Result]:
         """Yield `job(task)` for each task, in order.
 
-        An exception that a job raises is raised here in place of the job's result. Raises
-        RegardError if a copy was killed, for example because memory ran out.
+        Results must be picklable. An exception that a job raises is raised here in place of the
+        job's result. Raises RegardError if a copy has ended, for example because it was killed.
         """
         left, busy = iter(range(self._count)), set[Connection]()
         answers: dict[int, tuple[_Result, Exception | None]] = {}

@@ -1,6 +1,6 @@
 """Ctrl-C, SIGTERM or a closed terminal makes a training run save a checkpoint and stop.
 
-In other programs, `handled_by` lets a function handle these signals; `signals_blocked` delays them.
+In other commands, `handled_by` lets a function handle these signals; `signals_blocked` delays them.
 """
 
 import signal
