@@ -71,6 +71,10 @@ def _repeats(text: str) -> bool:
 
 
 def _come_again(words: Sequence[str], shortest: int, copies: int) -> bool:
+    """Whether a group of `shortest` to _LONGEST_PERIOD of the words comes `copies` times in a row.
+
+    The letters of a word may be given as its words.
+    """
     for period in range(shortest, _LONGEST_PERIOD + 1):
         same = 0  # how many words in a row equal the word that is `period` words earlier
         for earlier, word in zip(words, words[period:], strict=False):
