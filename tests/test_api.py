@@ -110,11 +110,20 @@ def test_an_empty_out_is_not_the_current_directory(function: Any, folder: Path) 
     assert sorted(folder.iterdir()) == before
 
 
-@pytest.mark.parametrize("given", [{"workers": "2"}, {"workers": 2.5}, {"mix": [1.5]}])
-def test_what_is_no_whole_number_is_named(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        (regard.prepare, {"workers": "2"}),
+        (regard.prepare, {"workers": 2.5}),
+        (regard.prepare, {"mix": [1.5]}),
+        (regard.train, {"micro_batches": 2.5}),
+    ],
+)
+def test_what_is_no_whole_number_is_named(function: Any, given: dict[str, Any]) -> None:
     [name] = given
     with pytest.raises(TypeError, match=f"{name}: expected a whole number, not "):
-        regard.prepare(**EN_DE, out="none", **given)
+        function(**EN_DE, out="none", **given)
+    assert not Path("none").exists()
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "words"])

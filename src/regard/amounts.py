@@ -29,7 +29,7 @@ def amount(value: float, units: Mapping[str, float]) -> str:
 
 
 def count_of(count: int, noun: str) -> str:
-    """A count and its noun, whose plural ends in s.
+    """`count` and a noun as text; the noun gets an s unless `count` is 1.
 
     >>> count_of(1, "pair"), count_of(2000, "pair")
     ('1 pair', '2,000 pairs')
@@ -38,9 +38,10 @@ def count_of(count: int, noun: str) -> str:
 
 
 def seconds_in(duration: str) -> float:
-    """The seconds in a time such as 90s, 30m, 1h30m or 2d.
+    """The number of seconds in a time such as 90s, 30m, 1h30m or 2d.
 
-    Raises RegardError for other text, and for a time below 1s or above 6e7 s (694d).
+    The units d, h, m and s stand in this order, each at most once. A number may have decimals.
+    Raises RegardError for other text, and for a time below 1 s or above 6e7 s (694 days).
 
     >>> seconds_in("1h30m")
     5400.0

@@ -2,8 +2,8 @@
 
 A function does the work of the command with the same name, and prints nothing. Where the command
 ends with an error message and exit status 2, the function raises a RegardError with this message.
-The message names options of the command. The arguments of a function have the names of the
-command's options, except that --from is `start_from`, --set is `changes`, and --time is `minutes`.
+The message names options of the command. An argument that is also an option of the command has the
+option's name, except that --from is `start_from`, --set is `changes`, and --time is `minutes`.
 
 A function imports PyTorch only when it is called, because PyTorch takes over a second to load.
 """
@@ -74,7 +74,7 @@ def prepare(
                                     vocabulary, row length, maximum length and BLEU tokenizer that
                                     suit the text
         changes                     fields of the recipe to change: {"data.max_length": 100}
-        workers                     how many processes may share the work on text; by default, one
+        workers                     the most processes that share the work on text; by default, one
                                     for each usable core. Not for trees
         progress                    called with a `data.aligned.Progress`, again and again, while
                                     the files are read
@@ -82,9 +82,10 @@ def prepare(
     Returns how many pairs or trees were kept and left out, the sizes of the vocabularies, and the
     checksum of the tokenizer. Raises DataError for files that cannot be used, or if `out` holds
     other files; RecipeError for an invalid recipe or change; ModelError for a tokenizer that cannot
-    be used; RegardError if arguments are invalid or exclude each other, if no files to learn from
-    are given, if a file is in `out`, or if the recipe does not fit the files; and TypeError if
-    `mix`, `workers` or `changes` has a wrong type.
+    be used; MissingExtra if the tokenizer needs an optional dependency that is not installed;
+    RegardError if arguments are invalid or exclude each other, if no files to learn from are given,
+    if a file is in `out`, if the recipe does not fit the files, or if a worker process was killed;
+    and TypeError if `mix`, `workers` or `changes` has a wrong type.
 
     >>> report = regard.prepare(source="a.en", target="a.de", out="prepared")  # doctest: +SKIP
     >>> report.train.kept                                                      # doctest: +SKIP
@@ -149,8 +150,8 @@ def train(
         start_from        a model directory; training begins with the weights of its model
         accept_changes    continue although the recipe or the data has changed
         micro_batches     the number of parts that a batch is divided into: a larger number needs
-                          less memory, and the update is the same. The default is 1; whenever the
-                          memory is too small, the number is doubled
+                          less memory, and the update is the same. By default, a new run begins
+                          with 1. Whenever the memory is too small, the number is doubled
         processes         in a program that torchrun starts: the value that the context
                           `machine.processes.together()` yields; by default, this process trains
                           alone
@@ -169,9 +170,10 @@ def train(
     other than SIGHUP stops training at once, without a checkpoint, unless several processes train.
 
     Raises RecipeError, DataError or ModelError for a recipe, data or a model that cannot be used,
-    TrainingError if training cannot begin or continue, RegardError if arguments are missing
-    or invalid, if they exclude each other, or if `out` cannot hold this run, and TypeError if `mix`
-    or `changes` has a wrong type.
+    TrainingError if training cannot begin or continue, MissingExtra if an optional dependency is
+    not installed, RegardError if arguments are missing or invalid, if they exclude each other, or
+    if `out` cannot hold this run, and TypeError if `mix`, `micro_batches` or `changes` has a wrong
+    type.
 
     >>> run = regard.train(source="a.en", target="a.de", out="runs/a")  # doctest: +SKIP
     >>> regard.load(run).translate(["A dog sleeps."])                   # doctest: +SKIP
@@ -192,6 +194,7 @@ def train(
     )  # fmt: skip
     _refuse_unfit(start)
     together = processes or ALONE
+    parts = None if micro_batches is None else _whole("micro_batches", micro_batches)
 
     def reads(reading: "Progress") -> None:
         hear({"event": "prepare", **asdict(reading)})
@@ -209,14 +212,14 @@ def train(
         with saving_at_a_signal(patient=together.count > 1) as interrupt:
             train_prepared(
                 chosen, prepared, start.out, listeners=(hear,), warn=warn, interrupt=interrupt,
-                accept_changes=accept_changes, processes=together, micro_batches=micro_batches,
+                accept_changes=accept_changes, processes=together, micro_batches=parts,
                 shard=shard, began=began,
             )  # fmt: skip
     return start.out
 
 
 def _refuse_unfit(start: "Start") -> None:
-    """Raise RegardError for two limits of time, or if --seeds or --diversify began the run."""
+    """Raise RegardError for two time limits, or if --seeds or --diversify began the run."""
     from regard.diversified import refuse_diversified
     from regard.members import alone
     from regard.start import refuse_two_limits
@@ -234,8 +237,9 @@ def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "l
     model: to parse several times, open the parser once with `regard.load_parser`.
 
     Raises ModelError if the directory does not hold a parser, DataError for a sentence without
-    words, MissingExtra for a text if the optional dependencies are not installed, and TypeError if
-    `sentences` is a single text.
+    words, for a word that is empty or has a blank, and for a lone surrogate, MissingExtra for a
+    text if the optional dependencies are not installed, and TypeError if `sentences` is a single
+    text or a sentence is neither a text nor a list of words.
 
     >>> [tree] = regard.parse("runs/parser", ["The dog barks ."])  # doctest: +SKIP
     >>> print(tree)                                                # doctest: +SKIP
@@ -270,7 +274,7 @@ def _files(
 
 
 def _whole(name: str, given: int) -> int:
-    """The value of the argument `name`; raises TypeError unless it is a whole number."""
+    """Return `given` as an int; raise TypeError, with the argument's `name`, if it is not whole."""
     try:
         return index(given)
     except TypeError:
@@ -293,7 +297,10 @@ def _path(given: str | Path | None) -> Path | None:
 
 
 def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
-    """The given recipe; a Path becomes a text that names a file, even if a recipe has this name."""
+    """The given recipe, but a Path as a text that can name only a file.
+
+    For example, Path("base") becomes "./base", because "base" is the name of a recipe.
+    """
     if not isinstance(given, Path):
         return given
     return str(given) if len(given.parts) > 1 else f"./{given}"
@@ -302,7 +309,7 @@ def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
 def _assignments(changes: Changes | None) -> list[str]:
     """Texts "section.key=value" for `Recipe.set`, with the values as JSON; [] if `changes` is None.
 
-    Raises TypeError if `changes` is neither a mapping nor None, or for a value that no field has.
+    Raises TypeError if `changes` is neither a mapping nor None, or as `_json` does for a value.
     """
     if not isinstance(changes, Mapping | None):
         raise TypeError(f'changes is a dict such as {{"training.steps": 100}}, not {changes!r:.80}')
@@ -311,7 +318,10 @@ def _assignments(changes: Changes | None) -> list[str]:
 
 
 def _json(value: Any) -> str:
-    """The JSON of a field's value, which is also TOML; raises TypeError for None."""
+    """The JSON of a field's value: for a number, a text or a truth value, JSON is also TOML.
+
+    Raises TypeError for None, and for an object that JSON cannot express.
+    """
     if value is None:
         raise TypeError("None is no value of a field")
     return json.dumps(value, default=_scalar, ensure_ascii=False)

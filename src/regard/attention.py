@@ -22,9 +22,9 @@ def attention(
     mask: Bool[Tensor, "#rows 1 #queries keys"],
     dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "rows heads queries d_v"], Float[Tensor, "rows heads queries keys"]]:
-    """Equation (1): softmax(Q K^T / sqrt(d_k)) V, and the softmax's weights before dropout.
+    """Equation (1): softmax(Q K^T / sqrt(d_k)) V, with dropout on the attention weights.
 
-    A query that may not attend to any key has zero weights and a zero output.
+    The second result is the weights before dropout. For a query without allowed keys, both are 0.
     """
     scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
     weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)
@@ -35,7 +35,7 @@ def attention(
 def segment_mask(
     queries: Int[Tensor, "rows queries"], keys: Int[Tensor, "rows keys"], *, causal: bool = False
 ) -> Bool[Tensor, "rows 1 queries keys"]:
-    """True where a key is in the query's segment and, if `causal`, not after the query."""
+    """True where a key has the query's segment number and, if `causal`, is not after the query."""
     same = queries[:, None, :, None] == keys[:, None, None, :]
     return same & causal_mask(keys.shape[1], keys.device) if causal else same
 
@@ -76,7 +76,7 @@ class MultiHeadAttention(Computing):
         return self.attend(self.queries(x), *self.keys_values(memory), mask)
 
     def project(self, x: Float[Tensor, "rows length d_model"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Q W^Q, K W^K and V W^V for each head of self-attention, by one call of `linear`."""
+        """x W^Q, x W^K and x W^V for self-attention, each [rows, heads, length, width]."""
         y = self.by.linear(x, self.W_q, self.W_k, self.W_v)
         query, keys, values = self._by_head(y, self.d_k, self.d_k, self.d_v)
         return query, keys, values
@@ -84,11 +84,11 @@ class MultiHeadAttention(Computing):
     def queries(
         self, x: Float[Tensor, "rows queries d_model"]
     ) -> Float[Tensor, "rows heads queries d_k"]:
-        """The queries of each head: Q W^Q."""
+        """The queries of each head: x W^Q."""
         return self._by_head(self.by.linear(x, self.W_q), self.d_k)[0]
 
     def keys_values(self, memory: Float[Tensor, "rows keys d_model"]) -> tuple[Tensor, Tensor]:
-        """The keys K W^K and the values V W^V of each head, by one call of `linear`."""
+        """The keys, memory W^K, and the values, memory W^V: each [rows, heads, keys, width]."""
         y = self.by.linear(memory, self.W_k, self.W_v)
         keys, values = self._by_head(y, self.d_k, self.d_v)
         return keys, values

@@ -42,8 +42,8 @@ class Cache:
 
         `places` holds the indices of the slots to write to, for each sentence. None means the added
         slots, into which writing is faster. The tensors are replaced by larger ones only if they
-        are too small. No slot is added to a cache that `with_room` made, because such a cache
-        already has slots for all steps.
+        are too small. A cache that `with_room` made already has slots for all steps: no slot is
+        added to this cache, and `places` must be given.
         """
         if not self._roomy:
             self.slots += keys.shape[2]
@@ -76,7 +76,7 @@ class Cache:
         return cache
 
     def with_room(self, slots: int) -> Self:
-        """A cache of these keys and values with `slots` writable slots; `append` adds no slots."""
+        """A cache with these keys and values and `slots` slots; `append` adds no more slots."""
         keys, values = (padded(store, slots, 1) for store in (self.keys, self.values))
         cache = type(self)(keys, values, self._multiple)
         cache.slots, cache._roomy = slots, True
@@ -99,10 +99,9 @@ class Cache:
 def padded(
     x: Float[Tensor, "rows heads keys d"], keys: int, multiple: int
 ) -> Float[Tensor, "rows heads more d"]:
-    """Pad x with zeros until it has `keys` keys (or values).
+    """Pad x with zeros to `keys` keys (or values), rounded up to a multiple of `multiple`.
 
-    First, `keys` is rounded up to a multiple of `multiple`. An x that already has so many keys is
-    returned as it is.
+    If x already has so many keys, or more, x is returned unchanged.
     """
     keys += -keys % multiple
     return F.pad(x, (0, 0, 0, keys - x.shape[2])) if keys > x.shape[2] else x

@@ -38,7 +38,7 @@ class LayerCosts:
     sequential: Order
     """The number of operations that must run one after another."""
     path: Order
-    """The length of the longest path of a signal between two positions."""
+    """The maximum path length: the length of the longest path of a signal between two positions."""
 
 
 _CONSTANT = Order("1", lambda s: 1)

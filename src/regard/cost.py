@@ -33,9 +33,9 @@ class Flop(NamedTuple):
 def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths) -> Flop:
     """Count the operations of one epoch of training on sentence pairs, with one pass over each.
 
-    `sources` and `targets` are the lengths of the pairs' sentences in tokens, without padding. A
-    multiply-add is two operations. Only matrix products (§3) are counted; for each product of the
-    forward pass, the backward pass has two.
+    `vocabulary` is the size of the target's vocabulary. `sources` and `targets` are the lengths of
+    the pairs' sentences in tokens, without padding. A multiply-add is two operations. Only matrix
+    products (§3) are counted; for each product of the forward pass, the backward pass has two.
     """
     source, target = np.asarray(sources, np.int64), np.asarray(targets, np.int64)
     weights = _with_weights(model, vocabulary, int(source.sum()), int(target.sum()))
@@ -53,8 +53,8 @@ def _own_pairs(model: ModelRecipe, lengths: NDArray[Any], windows: int) -> NDArr
     """For each sentence length, the number of pairs of positions whose scores are computed.
 
     The scores are those of self-attention. If self-attention is restricted (§4), a sentence is
-    divided into blocks of half of `model.neighbourhood`. In a sentence of more than BLOCKED_FROM
-    blocks, each block of queries is multiplied with `windows` blocks of keys.
+    divided into blocks of `model.neighbourhood` / 2 positions. If there are more than BLOCKED_FROM
+    blocks, each block of queries is multiplied with `windows` blocks of keys, otherwise with all.
     """
     if not model.neighbourhood:
         return lengths * lengths
@@ -102,10 +102,11 @@ def flop_of_tokens(
     """Count the operations of a run that has learned from this many source and target tokens.
 
     One pass over each batch is counted, even if `training.consistency` makes two. `sources` and
-    `targets` are the lengths of the sentences of all training pairs. Products with weights are
-    counted for `source_tokens` and `target_tokens`. Products of attention are estimated: the number
-    of these operations in an epoch is multiplied by the number of epochs, which is `target_tokens`
-    divided by the number of target tokens of all pairs.
+    `targets` are the lengths of the sentences of all training pairs, in tokens, and `vocabulary` is
+    the size of the target's vocabulary. Products with weights are counted for `source_tokens` and
+    `target_tokens`. Products of attention are estimated: the number of these operations in an epoch
+    is multiplied by the number of epochs, which is `target_tokens` divided by the number of target
+    tokens of all pairs.
     """
     epoch = flop(model, vocabulary, sources, targets)
     share = target_tokens / max(1, int(np.sum(targets, dtype=np.int64)))

@@ -86,8 +86,8 @@ class Decoding:
     """A model and the recipe of its search, to decode sentences in batches.
 
     If `exact` is True, a sentence has the same result, to the last bit, in any batch. None is like
-    True, but without a test of the processor, so that some processors and some variants of the
-    model give results that depend on the batch. If `exact` is False, faster methods that round
+    True, but the processor is not tested, so on a GPU, on some processors and with some variants of
+    the model, results may depend on the batch. If `exact` is False, faster methods that round
     differently may be used (see `translation.load`).
 
     Only one thread may use this object at a time: on a CPU, the object divides PyTorch's threads
@@ -137,11 +137,12 @@ class Decoding:
     def hypotheses(
         self, sources: Sequence[Sequence[int]], search: Search, *, here: bool = False
     ) -> Found:
-        """The hypotheses that `search` finds for each source.
+        """The hypotheses that `search` finds for each source, in the order of `sources`.
 
         A source is a list of ids that ends in </s>. Unless `here` is True, `search` may run in a
-        copy of this process; if `search` changes objects of the copy, the changes are lost.
-        Raises RegardError if a single sentence does not fit the memory, or if a copy was killed.
+        copy of this process; if `search` changes objects of the copy, the changes are lost. Raises
+        RegardError if a single sentence does not fit the memory, or if a copy was killed; and the
+        errors of `search`.
         """
         found: dict[int, list[Hypothesis]] = {}
         too_large = []

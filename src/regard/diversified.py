@@ -81,8 +81,8 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
     yielded.
 
     Raises RegardError for options that do not fit --diversify, for files or a tokenizer other than
-    those that the runs were begun with, if another process is at work in OUT, and if OUT was begun
-    without --diversify or with --seeds.
+    those that the runs were begun with, if another process is at work in OUT, if OUT was begun
+    without --diversify or with --seeds, and if OUT/text has files before the first run begins.
     """
     _refuse_unfit(start)
     with locked(start.out / _LOCK, wait=False) as alone:

@@ -53,7 +53,7 @@ class Division(NamedTuple):
     def run(
         self, decode: Callable[[list[int]], Found | None]
     ) -> Generator[Found | None, None, None]:
-        """Decode each batch; yield the results in the order of the batches."""
+        """Yield the result of `decode` for each batch, in the order of the batches."""
         if self.streams:
             return self.streams.map(decode, self.batches)
         if self.copies:
@@ -62,7 +62,7 @@ class Division(NamedTuple):
 
 
 def usual_workers() -> int:
-    """How many batches to decode at the same time: up to `WORKERS`, chosen to use most cores."""
+    """The number of batches to decode at the same time: at most `WORKERS`, with few idle cores."""
     threads = torch.get_num_threads()
     return threads // -(-threads // WORKERS)
 

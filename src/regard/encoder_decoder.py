@@ -155,7 +155,8 @@ class EncoderDecoder(Computing, ABC):
     def make_tables(self, longest: int) -> None:
         """Compute the positional encodings for sentences of up to `longest` tokens now.
 
-        Without this call, a table of encodings is computed when it is first needed.
+        Without this call, a longer table of encodings is computed when it is first needed. Learned
+        encodings are not changed.
         """
         for embedding in {self.embedding, self.target_side}:
             embedding.table(longest)

@@ -157,7 +157,10 @@ class Arithmetic(ABC):
         mask: Mask,
         dropout: float = 0.0,
     ) -> Float[Tensor, "rows heads queries d_v"]:
-        """softmax(scores) V for scores that are not dot products (§3.2.1: additive attention)."""
+        """softmax(scores) V, with dropout on the weights, for scores that are not dot products.
+
+        Such scores are those of additive attention (§3.2.1).
+        """
 
     @abstractmethod
     def lstm(
@@ -236,7 +239,10 @@ class Arithmetic(ABC):
         """
 
     choose: Callable[..., Any]
-    """Choose the hypotheses that are kept after a step, like `hypotheses.choose_best` (§6.1)."""
+    """Choose the hypotheses that are kept after a step (§6.1), as `hypotheses.choose_best` does.
+
+    The arguments and the result are those of `choose_best`, except that there is no `rank`.
+    """
 
     @abstractmethod
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:

@@ -17,7 +17,7 @@ from regard.equations import Ranking
 from regard.errors import ModelError
 
 Rank = Callable[[Tensor, int], Tensor]
-"""A function that gives the same result as `ranking`."""
+"""A function that has the arguments of `ranking`, and returns the same indices."""
 UNWRITTEN = -1
 """The number that stands for a token that is not written yet; it is not the id of any token."""
 
@@ -27,8 +27,8 @@ def ranking(
 ) -> Int[Tensor, "sentences count"]:
     """The indices of the `count` largest values, largest first; equal values keep their order.
 
-    If there are fewer values, all are ranked. A value and its index are joined into one integer, so
-    that no two integers are equal. NaN counts as the largest value.
+    If there are fewer values, all are ranked. NaN counts as the largest value. `values` must be in
+    fp32: the bits of a value and its index are joined into one integer, so that no two are equal.
     """
     # Equal values must have equal bits: -0 becomes 0, and every NaN becomes the same NaN.
     values = (values + 0.0).masked_fill(values.isnan(), torch.nan)
@@ -70,7 +70,10 @@ class Hypotheses(NamedTuple):
 
     @staticmethod
     def filled(sentences: int, token: int, log_p: Float[Tensor, " places"]) -> Hypotheses:
-        """For each sentence and each value in `log_p`, a hypothesis of `token` with this score."""
+        """For each sentence and each value in `log_p`, a hypothesis `token` with this log p.
+
+        The score of the hypothesis is equal to its log p.
+        """
         rows = torch.arange(sentences, device=log_p.device).unsqueeze(1).repeat(1, len(log_p))
         tokens = rows.new_full((*rows.shape, 1), token)
         return Hypotheses(tokens, rows, log_p.repeat(sentences, 1), log_p.repeat(sentences, 1))

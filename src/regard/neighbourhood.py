@@ -60,8 +60,9 @@ def neighbourhood_mask(
 ) -> Mask:
     """The mask that lets positions of one segment attend to each other up to `reach` apart.
 
-    With `causal`, a position does not attend to later positions. The mask is for whole rows if
-    `whole` is True or if rows have at most `BLOCKED_FROM` blocks, otherwise for blocks of the rows.
+    With `causal`, a position does not attend to later positions. A block is `reach` positions, or
+    one position if `reach` is 0. If `whole` is True, or if a row has at most `BLOCKED_FROM` blocks,
+    the mask is for whole rows; otherwise, it is for the blocks of the rows.
     """
     length, width = segments.shape[1], max(1, reach)
     if whole or length <= BLOCKED_FROM * width:

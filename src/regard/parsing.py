@@ -79,7 +79,10 @@ class Parser(Decoding):
         *,
         exact: bool | None = False,
     ):
-        """Raises ModelError if the tokenizer has no symbols of trees."""
+        """Make a parser from an opened model; `exact` means the same as in `Decoding`.
+
+        Raises ModelError if the tokenizer has no symbols of trees.
+        """
         super().__init__(model, recipe.search, exact)
         self.tokenizer, self.form = tokenizer, recipe.task.form
         # Even a flat tree may need two more positions than its sentence, for (S and )S.
@@ -111,10 +114,10 @@ class Parser(Decoding):
         `window` sentences are decoded together; None means as many as suit the device
         (`Arithmetic.window`). A sentence without words has no trees. A sentence of more than
         `longest` pieces, </s> included, is parsed in parts, whose trees become children of one
-        phrase. A single word with more pieces is cut. Raises TypeError if a sentence is no list of
-        str; DataError for a lone surrogate, which is no character, or for a word that is empty or
-        has a blank; ValueError for a `window` below 1; RecipeError if `n_best` is not between 1 and
-        the beam.
+        phrase. If a single word has more pieces, its last pieces are not read. Raises TypeError if
+        a sentence is no list of str; DataError for a lone surrogate, which is no character, or for
+        a word that is empty or has a blank; ValueError for a `window` below 1; RecipeError if
+        `n_best` is not between 1 and the beam; and the errors of `Decoding.hypotheses`.
         """
         window = self.window_of(window)
         every = enumerate(sentences, 1)
@@ -164,7 +167,11 @@ class Parser(Decoding):
 
 
 def _refuse_what_is_no_word(words: Sequence[str], number: int) -> None:
-    """Raise an error if no bracketed tree can have these words of the sentence `number`."""
+    """Raise an error if no bracketed tree can have these words of the sentence `number`.
+
+    Raises TypeError if `words` is not a list of str; DataError for a lone surrogate, and for a word
+    that is empty or has a blank.
+    """
     if isinstance(words, str):
         raise TypeError("expected a list of words, not a str: give text.split()")
     try:
@@ -196,7 +203,7 @@ def _joined(parts: Sequence[Parse]) -> Parse:
 
 
 def by_blanks(line: str) -> list[str]:
-    """Split a tokenised line into words at ASCII white space, as in bracketed trees."""
+    """Split a tokenised line into words at ASCII white space, as bracketed trees are split."""
     return re.findall(r"[^ \t\r\n\f\v]+", line)
 
 

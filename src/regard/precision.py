@@ -22,8 +22,8 @@ def settled(precision: str) -> str:
     """`precision` itself or, for "auto" and "fastest", the precision that suits this machine.
 
     "auto" is bf16 if the device multiplies faster in bf16, else fp32; "fastest" is int8 if the
-    device is an x86 CPU with VNNI, else as "auto". Raises RecipeError for an unknown precision, and
-    the errors of `choose_device`.
+    device is an x86 CPU with VNNI, else as "auto". Raises RecipeError for an unknown precision and,
+    for "auto" and "fastest", the errors of `choose_device`.
     """
     if precision not in ("fp32", "bf16", "int8", "auto", "fastest"):
         raise RecipeError(f"precision {precision}: it is fp32, bf16, int8, auto or fastest")
@@ -38,7 +38,7 @@ def open_to_decode(
 
     Returns the model and the value of `exact`: False in place of None if the model computes in bf16
     or int8. `translation.load` explains the arguments and the errors, ModelError and RecipeError.
-    Also raises the errors of `choose_device`.
+    Also raises the errors of `choose_device` and of `open_model`.
     """
     precision, device = settled(precision), choose_device()
     int8 = precision == "int8"

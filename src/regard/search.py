@@ -295,7 +295,7 @@ class Rules:
         )
 
     def step(self, beams: _Beams) -> _Beams:
-        """Add a token: `beams` must have room, and no live hypothesis of ended sentences."""
+        """Add a token; `beams` must have room for it, and no live hypothesis of ended sentences."""
         live, length = beams.live, beams.length + 1
         last = live.tokens.index_select(-1, beams.length).squeeze(-1)
         last = last.masked_fill(live.log_p == -torch.inf, self.pad)

@@ -123,7 +123,7 @@ class Start:
     """--time: the minutes that the run may take; 0 means no limit."""
 
     whole_vocabulary: bool = False
-    """Whether even the smallest model chosen for the time has the vocabulary of larger ones."""
+    """Whether the smallest model that may be chosen has the same vocabulary size as larger ones."""
 
     @property
     def is_for_trees(self) -> bool:
@@ -145,7 +145,7 @@ class Start:
 
     @property
     def limit(self) -> float | None:
-        """The minutes of --time or, without --time, of the given recipe, not of --set; or None."""
+        """The time limit in minutes of --time or else of `recipe`, without --set; None if none."""
         if self.minutes is None and self.recipe is not None:
             return _given(self.recipe).training.minutes or None
         return self.minutes or None

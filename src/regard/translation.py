@@ -1,7 +1,7 @@
 """§6.1 Machine translation of text.
 
-Some sentences at a time, a window, are sorted by length and decoded in batches of a limited number
-of tokens; results come in the order of the sentences.
+Sentences are read in groups, called windows. A window is sorted by length and decoded in batches of
+a limited number of tokens; results come in the order of the sentences.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Translation:
     text: str
     score: float
     """log p (natural logarithm) divided by the length penalty, ((5 + length) / 6)^alpha in §6.1; if
-    the sentence was split, the sum of the parts' scores; 0 for an empty sentence."""
+    the sentence was split, the sum of the parts' scores; 0 for a blank sentence."""
 
 
 def load(
@@ -61,14 +61,14 @@ def load(
     `precision` is "fp32", "bf16", "int8" (weights and states are rounded to 8 bits), "auto" (bf16
     if the device multiplies faster in bf16, else fp32) or "fastest" (int8 on an x86 processor with
     VNNI, else as "auto"). Raises RecipeError for any other precision, and for int8 on a device that
-    is not an x86 processor; TrainingError as `choose_device` does.
+    is not an x86 processor; TrainingError as `choose_device` does; MissingExtra as `open_model`.
 
     If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever
     else is translated, in any order and with any number of threads. A test, which may take half a
     second, finds out whether this processor computes the same bits in a batch as for a sentence
     alone. Sentences are decoded one at a time if the test fails, and always on a GPU and for some
-    variants of the model. If `exact` is None, there is no test: in fp32, results are exact on a
-    processor that would pass it, but not for those variants; in bf16 and int8, None means False.
+    variants of the model. If `exact` is None, there is no test: in fp32, results are exact except
+    in these three cases; in bf16 and int8, None means False.
 
     With `others`, all models translate together, as an `Ensemble`; the first model's recipe gives
     the settings of the search. Raises ModelError if a model is a parser, or if the models have
@@ -117,7 +117,7 @@ class Translator(Decoding):
 
     @property
     def network(self) -> EncoderDecoder:
-        """The first of `model.members`, whose attention can be looked at; IndexError if none."""
+        """The first model of `model.members`; raises IndexError if an engine holds the weights."""
         return self.model.members[0]
 
     def refuse_other_search(self) -> None:
@@ -137,10 +137,10 @@ class Translator(Decoding):
         self.longest = max(self.longest, MOST_PIECES)
 
     def translate(self, sentences: Iterable[str], *, split: bool = False) -> list[str]:
-        """The best translation of each sentence; an empty sentence stays empty.
+        """The best translation of each sentence; it is "" for a blank sentence.
 
         If `split` is True, a sentence of more than `longest` pieces is translated in parts; if not,
-        DataError is raised, as for a lone surrogate. TypeError is raised as in `stream`.
+        DataError is raised. Raises DataError for a lone surrogate, and the errors of `stream`.
         """
         return [best[0].text for best in self.stream(sentences, split=split)]
 
