@@ -193,8 +193,7 @@ def train(
         _assignments(changes), task, _path(start_from), minutes,
     )  # fmt: skip
     _refuse_unfit(start)
-    together = processes or ALONE
-    parts = None if micro_batches is None else _whole("micro_batches", micro_batches)
+    together, parts = processes or ALONE, micro_batches and _whole("micro_batches", micro_batches)
 
     def reads(reading: "Progress") -> None:
         hear({"event": "prepare", **asdict(reading)})
@@ -236,10 +235,10 @@ def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "l
     split text, the optional dependencies `regard[parse]` must be installed. Each call reads the
     model: to parse several times, open the parser once with `regard.load_parser`.
 
-    Raises ModelError if the directory does not hold a parser, DataError for a sentence without
-    words, for a word that is empty or has a blank, and for a lone surrogate, MissingExtra for a
-    text if the optional dependencies are not installed, and TypeError if `sentences` is a single
-    text or a sentence is neither a text nor a list of words.
+    Raises ModelError if the directory does not hold a parser; DataError for a sentence without
+    words, for a word that is empty or has a blank, and for a lone surrogate, which is no character;
+    MissingExtra for a text if the optional dependencies are not installed; TypeError if `sentences`
+    is a single text, or if a sentence is neither a text nor a list of words.
 
     >>> [tree] = regard.parse("runs/parser", ["The dog barks ."])  # doctest: +SKIP
     >>> print(tree)                                                # doctest: +SKIP

@@ -52,7 +52,7 @@ _FOLLOW = {
 }
 """Maps a field of [model] to the other fields whose defaults are derived from that field."""
 WIDEST_BEAM = 1000
-"""The largest beam of a recipe."""
+"""The largest beam that a recipe may have."""
 MOST_STEPPED = 100_000
 """A recipe is refused if its beam x max_extra is larger than this, because keys and values are kept
 for every step of every hypothesis."""
@@ -62,7 +62,7 @@ class SearchRecipe(Section):
     """§6.1: beam search."""
 
     beam: Annotated[int, Field(ge=1, le=WIDEST_BEAM)] = 4
-    """Live hypotheses per step; 1 is greedy search."""
+    """The number of live hypotheses of each sentence; 1 is greedy search."""
     alpha: Annotated[float, Field(ge=0, le=10)] = 0.6
     """Exponent of the length penalty: score = log p / ((5 + length) / 6)^alpha."""
     penalty: Literal["gnmt", "length"] = "gnmt"

@@ -34,12 +34,12 @@ class ModelRecipe(Section):
     heads: Count = 8
     """h: number of parallel attention heads."""
     d_k: Count = 64
-    """Width of queries and keys in one head; by default d_model / heads."""
+    """Width of queries and keys in one head; by default d_model / heads, rounded down."""
     d_v: Count = 64
-    """Width of values in one head; by default d_model / heads."""
+    """Width of values in one head; by default d_model / heads, rounded down."""
     decoder_heads: Count = 8
     """Number of heads in the decoder; by default as many as in the encoder. If the numbers differ,
-    d_k and d_v of the decoder are d_model / decoder_heads."""
+    d_k and d_v of the decoder are d_model / decoder_heads, rounded down."""
     decoder_d_ff: Count = 2048
     """Inner width of the decoder's feed-forward networks; by default the encoder's."""
     activation: Literal["relu", "swish", "gelu"] = "relu"
@@ -115,7 +115,7 @@ class ModelRecipe(Section):
     def _complete(cls, given: Any) -> Any:
         """Fill in missing fields.
 
-        d_k and d_v become d_model / heads. The decoder gets the sizes of the encoder.
+        d_k and d_v become d_model / heads, rounded down. The decoder gets the sizes of the encoder.
         """
         if isinstance(given, dict):
             width, heads = given.get("d_model", 512), given.get("heads", 8)
@@ -269,7 +269,7 @@ class TrainingRecipe(Section):
     """Seed of the initialisation, the order of the data, and dropout. When data is prepared, the
     seed also decides the validation pairs, the pairs to learn sub-words from, and new trees."""
     log_every: Count = 20
-    """Steps from one step record of the journal to the next."""
+    """Steps from one logged step to the next; the first and the last step are always logged."""
     validate_every: Count = 1000
     """Steps from one validation to the next; the last step is always validated."""
     patience: Annotated[int, Field(ge=0, lt=2**31)] = 0

@@ -145,7 +145,7 @@ class Start:
 
     @property
     def limit(self) -> float | None:
-        """The time limit in minutes of --time or else of `recipe`, without --set; None if none."""
+        """The minutes of --time or else of `recipe`, without --set; None if they set no limit."""
         if self.minutes is None and self.recipe is not None:
             return _given(self.recipe).training.minutes or None
         return self.minutes or None
@@ -173,7 +173,7 @@ def begin(
 
     `progress` is called while data is prepared, `chose` if a recipe is chosen for the time, and
     `remark` with a sentence if the recipe takes fields from the data, many pairs are left out, or
-    many are validated on, too. Without `trains`, the model of --from is not noted in RUN/from.json.
+    many are in the validation files, too. If `trains` is False, RUN/from.json is not written.
     Raises the errors of `decide`, of `alone_in`, of `keep_origin` and of `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose)
