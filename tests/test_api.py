@@ -102,11 +102,22 @@ def test_data_is_that_of_the_command() -> None:
         assert path.read_bytes() == Path("two", path.name).read_bytes()
 
 
-@pytest.mark.parametrize("function", [regard.prepare, regard.train])
-def test_an_empty_out_is_not_the_current_directory(function: Any, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("function", "given", "option"),
+    [
+        (regard.prepare, {**EN_DE, "out": ""}, "out"),
+        (regard.prepare, {**EN_DE, "out": "a", "tokenizer": ""}, "tokenizer"),
+        (regard.train, {**EN_DE, "out": ""}, "out"),
+        (regard.train, {"data": "", "out": "a"}, "data"),
+        (regard.train, {**EN_DE, "out": "a", "start_from": ""}, "from"),
+    ],
+)
+def test_an_empty_path_is_not_the_current_directory(
+    function: Any, given: dict[str, Any], option: str, folder: Path
+) -> None:
     before = sorted(folder.iterdir())
-    with pytest.raises(RegardError, match="--out has no value"):
-        function(**EN_DE, out="")
+    with pytest.raises(RegardError, match=f"--{option} has no value"):
+        function(**given)
     assert sorted(folder.iterdir()) == before
 
 

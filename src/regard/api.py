@@ -96,10 +96,11 @@ def prepare(
     files = _files(
         source, target, valid_source, valid_target, trees, valid_trees, silver, silver_share, mix
     )
+    _refuse_empty({"--out": out, "--tokenizer": tokenizer})
     with heard(progress) as hear:
         return prepare_files(
             files,
-            _directory(out),
+            Path(out),
             recipe=_recipe(recipe),
             assignments=_assignments(changes),
             tokenizer=_path(tokenizer),
@@ -188,8 +189,9 @@ def train(
 
     began, text = monotonic(), (source, target, valid_source, valid_target)
     files = _files(*text, trees, valid_trees, silver, silver_share, mix)
+    _refuse_empty({"--out": out, "--data": data, "--tokenizer": tokenizer, "--from": start_from})
     start = Start(
-        _directory(out), files, _path(data), _path(tokenizer), _recipe(recipe),
+        Path(out), files, _path(data), _path(tokenizer), _recipe(recipe),
         _assignments(changes), task, _path(start_from), minutes,
     )  # fmt: skip
     _refuse_unfit(start)
@@ -284,11 +286,11 @@ def _paths(given: Paths) -> tuple[Path, ...]:
     return (Path(given),) if isinstance(given, str | Path) else tuple(map(Path, given))
 
 
-def _directory(out: str | Path) -> Path:
-    """The path `out`; raises RegardError for "", which would mean the current directory."""
-    if out == "":
-        raise RegardError("--out has no value: name a directory")
-    return Path(out)
+def _refuse_empty(paths: dict[str, str | Path | None]) -> None:
+    """Raise RegardError, with the option's name, for "", which would mean the current directory."""
+    for option, path in paths.items():
+        if path == "":
+            raise RegardError(f"{option} has no value: name a file or a directory")
 
 
 def _path(given: str | Path | None) -> Path | None:
