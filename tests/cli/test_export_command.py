@@ -59,7 +59,7 @@ def test_the_help_exports_as_it_says() -> None:
 
 def test_what_an_engine_does_not_do_is_refused(made: Path, exported: Path, tmp_path: Path) -> None:
     ct2, model = tmp_path / "ct2", made / "model"
-    told = "with --engine only by --beam 1; add --set search.finish=beam for a wider beam\n"
+    told = "--engine needs --beam 1: export with --set search.finish=beam for a wider beam\n"
     assert regard("export", "ctranslate2", model, "--out", ct2).stderr == told
     engine = ["--engine", "onnx"]
     given = ["translate", str(exported)]

@@ -52,9 +52,10 @@ def chosen_language(text: str | None, reference: Path) -> str:
 
     If the option --language is given, its value `text` is the code. Otherwise, the code is the
     ending of the name of the file `reference`: "fr" for `ref.fr` and `ref.fr.gz`. If Moses'
-    tokenizer has no list of abbreviations for this ending, the code is "de". Raises RecipeError if
-    `text` is a country's code that is often taken for a language's, such as "jp", or is not two or
-    three lower-case letters.
+    tokenizer has no list of abbreviations for this ending, the code is "de", and a note says so. A
+    note is also written if it has no list for `text`. Raises RecipeError if `text` is a country's
+    code that is often taken for a language's, such as "jp", or is not two or three lower-case
+    letters.
     """
     if text is None:
         packed = reference.suffix in {".gz", ".xz", ".zst"}
@@ -84,7 +85,8 @@ def print_report(
 
     A `tokenizer` other than 13a and intl adds a sixth score: BLEU by this tokenizer.
     `steps` prepare the text for bleu_paper. If `steps` is None, the steps of the paper are used, or
-    no steps if all texts look tokenised. `as_json` prints one JSON object instead of lines.
+    no steps if all texts look tokenised. If `as_json` is True, one JSON object is printed, and no
+    other lines.
     """
     done = _fitting_steps([*systems, *references]) if steps is None else steps
     scores = report_translations(systems, references, language, done, tokenizer)

@@ -34,9 +34,9 @@ def score_trees(
     in that file, unless they are None. If `rows` is True, a row for each sentence is printed before
     the summary. If `as_json` is True, only the summary is printed, as JSON. A remark is written to
     standard error if a tree has several lines, or if the trees of only one file are inside brackets
-    without a label, as in `( (S ...))`. Raises DataError if a file is unreadable, if only one file
-    is empty, or if both are standard input; typer.Exit(1) after more errors than allowed. With
-    `as_json`, null is printed before this exit.
+    without a label, as in `( (S ...))`. Raises DataError if a file cannot be read, if a file of
+    trees has a NUL byte, if only one of them is empty, or if both are standard input; typer.Exit(1)
+    after more errors than allowed. With `as_json`, null is printed before this exit.
     """
     if str(gold) == str(test) == "-":
         raise DataError("can be read only once: save it in a file first", "standard input")
@@ -67,7 +67,8 @@ def score_trees(
 def _rows(said: Iterable[Row | Message | Remark], names: dict[str, str]) -> Iterator[Row]:
     """Yield the rows in `said`; write the messages and remarks in `said` to standard error.
 
-    A remark begins with the name of a file: `names` has the names of the files "gold" and "test".
+    A remark begins with the name of the file that it is about. `names` has the file names of the
+    sides "gold" and "test".
     """
     for one in said:
         match one:
@@ -94,9 +95,10 @@ def _parameters(name: str | None, max_errors: int | None, cutoff: int | None) ->
 
 
 def _opened(*paths: Path) -> list[Iterator[bytes]]:
-    """The lines of each file; each first line is read now, so that bad files are refused early.
+    """The lines of each file; only the first line of each is read now.
 
-    Raises DataError if some files are empty and others are not.
+    Raises DataError if a file cannot be read, or if some files are empty and others are not, so
+    that such files are refused before scores are printed.
     """
     every = [_lines(path) for path in paths]
     first = [list(islice(lines, 1)) for lines in every]
@@ -115,6 +117,7 @@ class _Watched:
     cut: bool = False
     """Whether a line has left a bracket open."""
     told: bool = False
+    """Whether `lines` has written its remark."""
 
     def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the lines; write a remark once if a tree has more than one line.

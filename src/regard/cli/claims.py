@@ -57,8 +57,8 @@ def claims(
     about a minute each, and download nothing. All claims take less than an hour on two cores.
 
     A verdict is about models of this size only. The claim holds, does not hold here, or cannot be
-    decided. A comparison cannot be decided by one seed, or if the difference is too small for its
-    spread between seeds (one-sided 95 % bounds, Student's t).
+    decided. A comparison cannot be decided by one seed, or if the mean difference is too small
+    compared with its spread between seeds (one-sided 95 % bounds, Student's t).
 
     Finished calculations and trainings are kept in --out: the same command continues after Ctrl-C
     or a kill, and a larger --seeds trains only with the additional seeds.

@@ -47,9 +47,9 @@ def demo(
 ) -> None:
     """Make a corpus, train a small Transformer on it, and show what it learned.
 
-    The corpus is an English-German grammar with case, gender, separable verbs and pronouns whose
-    gender depends on a noun up to a clause away; nothing is downloaded. With --task parse, the tree
-    of each English sentence is learned.
+    The English and German sentences are made by a grammar with case, gender, separable verbs and
+    pronouns whose gender depends on a noun up to a clause away; nothing is downloaded. With --task
+    parse, the tree of each English sentence is learned.
 
     Example: `regard demo --out runs/demo`
     """
@@ -85,7 +85,7 @@ def _learn(
     """Train in the run directory `out`; if the demo is new, write and prepare its corpus first.
 
     `write` is called with a folder and `pairs`, writes the corpus there, and returns the files.
-    `steps` replaces the number of steps in the recipe, unless it is None.
+    If `steps` is not None, this number replaces the number of steps in the recipe.
     """
     from regard.cli.demo_corpus import was_begun
     from regard.cli.preparing import preparing

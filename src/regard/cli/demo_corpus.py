@@ -75,10 +75,10 @@ def _refuse_other_text(path: Path, first: str) -> None:
 
 
 def unseen() -> "list[Example]":
-    """The sentence pairs, with trees, for testing.
+    """The test examples: sentence pairs, and the tree of each English sentence.
 
-    These pairs are made with another seed than the training pairs. None of the test pairs is in
-    training files of the default size.
+    They are made with another seed than the training pairs. None of them is in training files of
+    the default size.
     """
     from regard.corpus import example
 
@@ -88,9 +88,9 @@ def unseen() -> "list[Example]":
 def was_begun(out: Path, recipe: "Recipe", pairs: int) -> bool:
     """Whether an earlier command began this demo in `out`.
 
-    Raises RecipeError if `out` holds a run with another recipe or number of pairs, and RegardError
-    if `out` is a file or prepared data. Only the section [search] of the two recipes may differ,
-    because `regard tune` changes this section.
+    Raises RecipeError if `out` holds a run with another recipe or number of pairs; only the section
+    [search] of the two recipes may differ, because `regard tune` changes this section. Raises
+    DataError if the run's prepared data is missing or damaged, and the errors of `begun`.
     """
     from regard.data.pairs import prepared_manifest
     from regard.recipe import changes

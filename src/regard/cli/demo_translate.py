@@ -1,4 +1,4 @@
-"""`regard demo`: trains a translator on the sentence pairs of the built-in corpus."""
+"""For `regard demo`: the recipe of the translator, and its results on unseen sentences."""
 
 import shlex
 from pathlib import Path

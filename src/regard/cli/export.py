@@ -42,8 +42,9 @@ def export(
     """Write a model for another program, with a certificate that both compute the same.
 
     The same sentences go through both programs; their logits and their outputs are compared. If
-    logits in fp32 differ by more than 1e-4 of their range, nothing is written. The certificate is
-    in the directory. `--set search.KEY=VALUE` sets the search that is exported with the model.
+    logits in fp32 differ by more than 1e-4 of their range, nothing is written. For hf, the programs
+    are compared only if `transformers` is installed. The certificate is in the directory or, for
+    argos, in the package. `--set search.KEY=VALUE` sets the search that is exported with the model.
 
     Examples:
 
@@ -65,4 +66,4 @@ def export(
     if format == "ctranslate2":
         search = Recipe.read(out / "recipe.toml").search
         if search.beam > 1 and search.finish != "beam":
-            note("with --engine only by --beam 1; add --set search.finish=beam for a wider beam")
+            note("--engine needs --beam 1: export with --set search.finish=beam for a wider beam")

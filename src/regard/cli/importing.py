@@ -60,8 +60,8 @@ def hf(
     """Import a MarianMT model, such as those of OPUS-MT.
 
     The directory has config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm,
-    vocab.json, and perhaps generation_config.json and tokenizer_config.json. Only numbers are
-    unpickled. If `transformers` is installed, both models are run and compared.
+    vocab.json, and perhaps generation_config.json and tokenizer_config.json. Code in a pickled file
+    is never run. If `transformers` is installed, both models are run and compared.
 
     Examples:
 

@@ -13,7 +13,7 @@ _JsonOption = Annotated[bool, typer.Option("--json", help="Write everything, as 
 
 
 def info(model: ModelArgument, as_json: _JsonOption = False) -> None:
-    """Show a model's sizes, scores and origin, and the certificate if it was converted.
+    """Show a model's sizes, scores and origin, and the certificate of a converted model.
 
     The model is verified first, as for translation. With --json, the whole recipe, the manifest
     and the certificate are printed.

@@ -142,7 +142,7 @@ def _figure_file(number: int | None, out: Path | None) -> Path:
 
 
 def _draw_model(model: "EncoderDecoder", number: int | None, out: Path | None) -> None:
-    """Write Figure 1 or 2 of a Transformer; the ending of the file's name (.svg) is the format."""
+    """Write Figure 1 or 2 of a Transformer; the file's ending, such as .svg, names the format."""
     from regard.transformer import Transformer
     from regard.view.architecture import architecture
     from regard.view.multihead import multihead
@@ -262,7 +262,7 @@ class _View:
             write_file(path, content + "\n")
 
     def print(self, text: bool) -> None:
-        """Print the translation, a heat map if `text`, and the account of the search if any."""
+        """Print the translation, if `text` a heat map, and the account of the search, if any."""
         from regard.view.heat import heat
 
         typer.echo(" ".join(self.found.translation.split()), color=True)

@@ -85,9 +85,9 @@ app.command()(export)
 
 
 def main() -> None:
-    """Run a command; bad input ends the command with a sentence on stderr and exit status 2.
+    """Run a command; an error that users can correct gives a sentence on stderr, and status 2.
 
-    After Ctrl-C the exit status is 130, after a closed output pipe it is 141.
+    The exit status is 130 after Ctrl-C, and 141 after the reader of the output has closed the pipe.
     """
     try:
         _open_closed_streams()
@@ -142,9 +142,10 @@ def _write_utf_8() -> None:
 
 
 def _refuse_empty_values(arguments: list[str]) -> None:
-    """Refuse options with empty values, such as --out "$X" if the shell variable X is not set.
+    """End the command with an error if an option has an empty value or precedes an empty argument.
 
-    An empty path would otherwise mean the current directory.
+    An example is --out "$X" if the shell variable X is not set. As a path, an empty value would
+    mean the current directory.
     """
     for before, argument in pairwise(["", *arguments]):
         option, equals, value = argument.partition("=")

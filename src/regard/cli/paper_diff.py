@@ -44,7 +44,8 @@ def paper_diff(
 
     The recipe is compared with a row of the paper's tables, and the numbers that the paper prints
     for this row are shown. Unknowns are listed separately: questions that the paper leaves open,
-    and questions that the recipe or the directory does not answer.
+    and questions that the recipe or the directory does not answer. With --against, the recipe is
+    instead compared with the nearest usual setting of another code base.
 
     Examples:
 
@@ -67,7 +68,8 @@ def _subject(what: str, assignments: list[str]) -> "tuple[Recipe, Facts, str | N
 
     `what` is the name or the file of a recipe, or the directory of a run or a model. Only a
     directory shows facts. The row is `what` if the tables have a row of this name, else None.
-    Raises RegardError if `assignments`, the values of --set, are given for a directory.
+    Raises RegardError if `assignments`, the values of --set, are given for a directory, and the
+    errors of `recipe_named`, `Recipe.set` and `recipe_and_facts`.
     """
     from regard.departures.distance import NO_FACTS
     from regard.measure.facts import recipe_and_facts

@@ -105,11 +105,13 @@ class _Form:
     draw: bool
     as_json: bool
     silver_threshold: float | None
+    """The least log p per word with which a tree is written; None without --write-silver."""
 
     def refuse_unfit(self) -> None:
-        """Raise RecipeError for several output formats, or for a threshold that no tree reaches.
+        """Raise RecipeError for several output formats, or for an unusable threshold.
 
-        A log p is at most 0. An infinite or NaN threshold is refused, too.
+        A threshold is unusable if it is positive, infinite or NaN. No tree could reach a positive
+        one, because a log p is at most 0.
         """
         threshold = self.silver_threshold
         if self.pretty + self.draw + self.as_json + (threshold is not None) > 1:

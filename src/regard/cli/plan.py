@@ -26,7 +26,12 @@ def print_plan(
     *,
     quiet: bool,
 ) -> None:
-    """Plan a run and print the plan; all processes take part, and the first one prints."""
+    """Plan a run and print the plan; all processes take part, and the first one prints.
+
+    Raises RecipeError if the run was begun with another recipe and `options` do not accept changes,
+    TrainingError if a batch cannot be divided into as many parts as `options` ask for, and the
+    errors of `plan`.
+    """
     from regard.data.layouts import refuse_more_parts
     from regard.measure.plan import plan
     from regard.run.beginning import refuse_another_recipe

@@ -34,8 +34,8 @@ def preparing(quiet: bool, what: str) -> "Iterator[Callable[[Progress], object]]
 def ended_by_sigterm() -> Iterator[None]:
     """A context in which SIGTERM or SIGHUP raises SystemExit, so that unfinished files are removed.
 
-    The exit status is 143 or 129. SIGHUP stays ignored if it is ignored already, for example
-    because of `nohup`.
+    The exit status is 143 after SIGTERM, and 129 after SIGHUP. SIGHUP stays ignored if it is
+    ignored already, for example because of `nohup`.
     """
     came: list[int] = []
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from regard.run.journal import Record
 
 PLAIN_LINE_SECONDS = 10.0
-"""For this many seconds after a plain line of progress, other lines that can wait are left out."""
+"""For this many seconds after a plain line of progress, no other line is written, unless it must be
+written at once."""
 
 
 class _Display:
@@ -32,8 +33,8 @@ class _Display:
 
     def __init__(self, *columns: str | ProgressColumn):
         self._plain = not console().is_terminal
-        # With redirect_stderr=True, rich would replace sys.stderr, and would write notes to the
-        # original stream. Only the file of `console` discards text silently after a failed write.
+        # With redirect_stderr=True, rich would write to the original stream of sys.stderr, where a
+        # failed write is an error. The file of `console` discards text after a failed write.
         self._bar = Progress(
             *columns, console=console(), disable=self._plain, redirect_stderr=False
         )

@@ -92,7 +92,7 @@ def reproduce(
 
     Each row has a run directory and is trained once. The same command continues after Ctrl-C or a
     kill; with more --seeds it trains only the new ones; several such commands share the work in
-    one --out. After each row, DIR/TABLE.md, .json, .svg and DIR/index.html are written again.
+    one --out. There, TABLE.md, TABLE.json, TABLE.svg and index.html are written after each row.
 
     Examples:
 

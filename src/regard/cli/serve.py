@@ -220,7 +220,7 @@ def _opened(
 
 
 def _server(app: "ASGIApp", timeout: float) -> "Server":
-    """A server that, after a signal, finishes accepted requests in at most `timeout` + 1 seconds.
+    """A server that, after a signal, waits for accepted requests, at most `timeout` + 1 seconds.
 
     If Ctrl-C comes after the first signal, the process ends at once.
     """
@@ -278,7 +278,8 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
 
     Returns the directories of the models, and their language pair. Raises RecipeError if the name
     of a model is empty, if a model has no valid language pair, or if joined models have different
-    pairs. Whether the directories exist is not checked.
+    pairs. The name of a directory that exists may have = and + in it. A model whose directory does
+    not exist is not refused here.
     """
     from regard.serve.languages import LanguagePair
 
@@ -327,7 +328,10 @@ def _listen(host: str, port: int) -> "socket":
 
 
 def _log(quiet: bool) -> None:
-    """Log to stderr: errors, most libraries' warnings and, unless `quiet`, JSON per request."""
+    """Log errors, most libraries' warnings and, unless `quiet`, a line of JSON for each request.
+
+    The log is written to standard error.
+    """
     import logging
 
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)

@@ -205,7 +205,8 @@ def _verify(start: "Start", steps: int, plan: bool, options: RunOptions, quiet: 
     """Replay `steps` steps of a run, to test that resuming is exact, and print the result.
 
     A replay repeats the run as it was trained: RegardError is raised if `plan` is True, if one of
-    `options` is given, if there are several processes, or if the run has no checkpoint.
+    `options` is given, if there are several processes, or if the run has no checkpoint. Also raises
+    the errors of `begin` and, for example if numbers differ, those of `verify_resume`.
     """
     from regard.machine.processes import together
     from regard.measure.resumption import refuse_without_checkpoint, verify_resume
@@ -277,7 +278,8 @@ def train_and_show(
     If there are several processes, only the first shows progress. The time of the run is counted
     from `began`, a value of `time.monotonic`, or from now if `began` is None. If a signal stops the
     run, a checkpoint is saved, and SystemExit is raised with the exit status for the signal. In a
-    run of one process, a second SIGTERM or Ctrl-C raises KeyboardInterrupt.
+    run of one process, a second SIGTERM or Ctrl-C raises KeyboardInterrupt. Also raises the errors
+    of `train_prepared`.
     """
     from regard.cli.plan import announce
     from regard.cli.progress import TrainingDisplay

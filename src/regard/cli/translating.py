@@ -157,10 +157,11 @@ class ParagraphLines(SentenceLines):
             yield json.dumps(facts, ensure_ascii=False) if self.as_json else text
 
     def measured(self, lines: list[str], first: int) -> int:
-        """Like the base class's `measured`; also raises MissingExtra without the extra `serve`."""
+        """Count as in the base class; also raise MissingExtra if `_passage` raises it."""
         return self._measured(*_numbered(map(self._passage, lines), first))
 
     def _passage(self, line: str) -> "Passage":
+        """Cut a line into sentences; raises MissingExtra if the extra `serve` is not installed."""
         try:
             from regard.text.passages import read_passage
         except ModuleNotFoundError:

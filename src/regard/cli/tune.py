@@ -18,10 +18,11 @@ def tune(
 ) -> None:
     """Choose beam and length penalty by BLEU on a development set (§6.1), and save them.
 
-    First, alpha, the exponent of the length penalty, is chosen. The BLEU of each alpha is averaged
-    with the BLEU of the next smaller and the next larger alpha, which count half, and the alpha
-    with the highest mean is chosen. Then the beam with the highest BLEU is chosen. If the model is
-    a finished run, a later `regard train` with this run keeps the chosen beam and alpha.
+    First, alpha, the exponent of the length penalty, is chosen, by a mean of three BLEUs: that of
+    the alpha itself counts twice, that of the next smaller and of the next larger alpha once each.
+    The alpha with the highest mean is chosen; the smallest or the largest one only if its neighbour
+    has no higher BLEU. Then the beam with the highest BLEU is chosen. If the model is a finished
+    run, a later `regard train` with this run keeps the chosen beam and alpha.
 
     Never give a test set here: its BLEU would then no longer be measured on unseen text.
 

@@ -33,12 +33,12 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
 
     At first, the model is the average of at most `training.average` checkpoints. Averages of fewer
     and fewer of these checkpoints are measured until the loss rises. Another average is tried only
-    if its measurement is expected to end within `seconds` of the call. The checkpoint that is in
-    every average is also compared alone if its step was validated, by its loss in the journal. The
-    losses are written into the journal. If the journal already has losses of averages of the run's
-    last step, nothing is measured, and these losses are used. If some of the checkpoints are gone
-    or damaged, the model stays as it is. Raises Interrupted if a signal comes before the losses are
-    written, and the errors of `to_average`.
+    if its measurement is expected to end within `seconds` of the call. One checkpoint is in every
+    average. If its step was validated, this checkpoint alone is also compared, by its loss in the
+    journal. The losses are written into the journal. If the journal already has losses of averages
+    of the run's last step, nothing is measured, and these losses are used. If some of the
+    checkpoints are gone or damaged, the model stays as it is. Raises Interrupted if a signal comes
+    before the losses are written, and the errors of `to_average`.
     """
     manifest = read_manifest(run.directory.path)
     step, most = manifest["step"], len(manifest["averaged"])
@@ -65,8 +65,8 @@ def _try_averages(
 
     An average of n checkpoints is made from the first n in `found`. No further average is measured
     if the whole work would then take longer than `seconds`. `alone` is the loss of the first
-    checkpoint; None if the journal does not have it. Raises Interrupted if a signal has come; an
-    incomplete list, if it were returned instead, would be journalled and used for ever.
+    checkpoint; None if the journal does not have it. Raises Interrupted if a signal has come,
+    because the caller would write an incomplete list into the journal, and use it from then on.
     """
     recipe, began = run.setup.recipe, time.monotonic()
     validate = validator(run.setup.data, recipe.but(validate_sentences=0, best="loss"))

@@ -19,8 +19,8 @@ class Parameters(NamedTuple):
     """The number of learned numbers in each part of a model."""
 
     embedding: int
-    """Numbers in the matrix, or matrices, that embed source and target and compute the logits; and
-    in all other parameters that are not in a layer, such as learned positions."""
+    """Numbers outside the layers of encoder and decoder: in the matrix, or the matrices, that embed
+    source and target and compute the logits, and for example in learned positions."""
     encoder: int
     decoder: int
 
@@ -47,6 +47,7 @@ class Memory(NamedTuple):
     """Bytes of the last batch's gradient, and of the sum of a step's gradients in fp32. With
     several shards, only the sum is kept."""
     moments: int
+    """Bytes of Adam's two moments, in fp32."""
 
     @classmethod
     def of(cls, parameters: int, dtype: torch.dtype, shards: int = 1) -> "Memory":
@@ -114,7 +115,7 @@ def outline(
     """Compute the size of a run in `out`, whose model is divided among `shards` processes.
 
     `vocabulary` is the size of the target's vocabulary; `source_vocabulary` is the size of the
-    source's, if the sizes differ.
+    source's, if the sizes differ. `dtype` is the number format in which the model computes.
     """
     parameters = Parameters.of(recipe.model, vocabulary, source_vocabulary)
     count = sum(parameters)

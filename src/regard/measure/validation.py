@@ -52,7 +52,8 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
     replaces `bleu`: the F1 of EVALB for sentences of all lengths, by its parameter file
     COLLINS.prm, which does not count the bracket TOP around each tree. Several processes divide the
     validation set among themselves. Raises DataError if a sentence has more tokens than the model
-    will have positions, and MissingExtra if BLEU's tokenizer is not installed.
+    will have positions, and MissingExtra if BLEU's tokenizer is not installed. The callable raises
+    TrainingError if a pair does not fit the memory.
     """
     refuse_missing(recipe.training.bleu_tokenizer)
     pairs, tokenizer = Pairs.open(data, "valid"), open_tokenizer(data)

@@ -74,7 +74,8 @@ def do_all(
     directory: each part is done by one process only, and every call returns when all parts are
     finished. `heard` is called once for each finished part, in this process. `after` is called once
     for each part that this call does, in the process that did the part. Raises DataError if `out`
-    holds damaged parts or parts with other settings. Errors of the tasks are raised, too.
+    holds damaged parts or parts with other settings, and RegardError if a process cannot be started
+    or was killed. Errors of the tasks are raised, too.
     """
     found = finished(tasks, out)
     for i, ((part, seed), numbers) in enumerate(found.items(), 1):
@@ -157,7 +158,10 @@ def _path(out: Path, part: str, seed: int) -> Path:
 
 
 def _read(path: Path) -> tuple[str, Measured] | None:
-    """The settings and the numbers of a finished part; None if there is no such file."""
+    """The settings and the numbers in the file of a finished part; None if there is no such file.
+
+    Raises DataError if the file is damaged or cannot be read.
+    """
     if not path.exists():
         return None
     try:

@@ -75,7 +75,8 @@ class Statement:
 def bounds(values: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
     """The lower and the upper 95 % bound, each one-sided, of the mean of values - others.
 
-    The bounds are infinite for one seed. There may be at most ten seeds.
+    `values` and `others` have one number for each seed. The bounds are infinite for one seed. There
+    may be at most ten seeds.
     """
     differences = [value - other for value, other in zip(values, others, strict=True)]
     if len(differences) < 2:

@@ -23,7 +23,7 @@ class Message(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """Our note on a line that EVALB cannot hold, misreads, or never gets past."""
+    """Our note on a line that EVALB cannot hold, misreads, or reads again and again without end."""
 
     side: Literal["gold", "test"]
     line: int

@@ -21,8 +21,8 @@ _Rules = tuple[tuple["regex.Pattern[str]", str], ...]
 def split_compounds(line: str) -> str:
     """Separate the parts of compounds: `perl -ple 's{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g'` on bytes.
 
-    Matches cannot overlap, so that the second hyphen of `a-b-c` is not replaced. A letter outside
-    ASCII has two bytes or more, enough for two matches: both hyphens of `a-é-c` are replaced.
+    Two matches cannot share a byte, so the second hyphen of `a-b-c` is not replaced. A letter
+    outside ASCII has at least two bytes, one for each match: both hyphens of `a-é-c` are replaced.
     """
     return re.sub(rb"(\S)-(\S)", rb"\1 ##AT##-##AT## \2", line.encode()).decode()
 

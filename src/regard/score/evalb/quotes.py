@@ -1,7 +1,7 @@
 """Put back a quotation mark that is left out of one tree but not of the other.
 
-EVALB leaves words out by their tags, and the trees may tag a mark differently (QUOTE_LABEL in
-new.prm).
+EVALB leaves words out by their tags, and the trees may tag a mark differently. QUOTE_LABEL, a key
+of parameter files such as EVALB's new.prm, lists the tags of the marks that may be put back.
 """
 
 from regard.score.evalb.parameters import EvalbParameters
