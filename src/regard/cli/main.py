@@ -85,9 +85,11 @@ app.command()(export)
 
 
 def main() -> None:
-    """Run a command; an error that users can correct gives a sentence on stderr, and status 2.
+    """Run the command that the command line names.
 
-    The exit status is 130 after Ctrl-C, and 141 after the reader of the output has closed the pipe.
+    An error that users can correct is written to standard error as one sentence, and the exit
+    status is 2. The exit status is 130 after Ctrl-C, and 141 after the reader of standard output
+    has closed the pipe.
     """
     try:
         _open_closed_streams()

@@ -30,7 +30,7 @@ def print_plan(
 
     Raises RecipeError if the run was begun with another recipe and `options` do not accept changes,
     TrainingError if a batch cannot be divided into as many parts as `options` ask for, and the
-    errors of `plan`.
+    errors of `begun` and `plan`.
     """
     from regard.data.layouts import refuse_more_parts
     from regard.measure.plan import plan

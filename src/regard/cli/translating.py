@@ -157,7 +157,7 @@ class ParagraphLines(SentenceLines):
             yield json.dumps(facts, ensure_ascii=False) if self.as_json else text
 
     def measured(self, lines: list[str], first: int) -> int:
-        """Count as in the base class; also raise MissingExtra if `_passage` raises it."""
+        """Count as in the base class; raises MissingExtra if the extra `serve` is missing, too."""
         return self._measured(*_numbered(map(self._passage, lines), first))
 
     def _passage(self, line: str) -> "Passage":
