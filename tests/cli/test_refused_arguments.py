@@ -66,6 +66,10 @@ from cli.refusing import GOOD, World, refused, regard, unchanged
         ("demo --pairs 7", "invalid value for --pairs: "),
         ("demo --pairs 99999999999", "invalid value for --pairs: "),
         ("score - -r -", "standard input: can be read only once: save it in a file first"),
+        (
+            "tune m --source - --reference -",
+            "standard input: can be read only once: save it in a file first",
+        ),
         ("train --out runs/x --source a --mix 1;2", "--mix 1;2: give whole numbers with commas"),
         ("train --out runs/x", "runs/x: nothing to train on yet: give --source and --target"),
         (

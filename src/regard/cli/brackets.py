@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from regard.errors import DataError, printable
-from regard.files.lines import read_blocks, shown_name
+from regard.files.lines import read_blocks, refuse_standard_input_twice, shown_name
 from regard.score.brackets import Message, Remark, TooManyErrors, compare
 from regard.score.evalb.parameters import COLLINS, EvalbParameters, read_parameters
 from regard.score.evalb.report import HEADER, BracketScores, Row
@@ -38,8 +38,7 @@ def score_trees(
     trees has a NUL byte, if only one of them is empty, or if both are standard input; typer.Exit(1)
     after more errors than allowed. With `as_json`, null is printed before this exit.
     """
-    if str(gold) == str(test) == "-":
-        raise DataError("can be read only once: save it in a file first", "standard input")
+    refuse_standard_input_twice(gold, test)
     parameters = _parameters(params, max_errors, cutoff)
     names = {"gold": shown_name(gold), "test": shown_name(test)}
     watched = [_Watched(name) for name in names.values()]

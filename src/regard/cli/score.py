@@ -300,10 +300,9 @@ def _aligned(*paths: Path) -> list[list[str]]:
     Raises DataError if a second file is standard input, if a file is empty or cannot be read, or if
     the files have different numbers of lines.
     """
-    from regard.files.lines import read_lines, shown_name
+    from regard.files.lines import read_lines, refuse_standard_input_twice, shown_name
 
-    if sum(str(path) == "-" for path in paths) > 1:
-        raise DataError("can be read only once: save it in a file first", "standard input")
+    refuse_standard_input_twice(*paths)
     texts, names = [list(read_lines(path)) for path in paths], [*map(shown_name, paths)]
     for name, lines in zip(names, texts, strict=True):
         if not lines:

@@ -28,7 +28,7 @@ def tune(
 
     Example: `regard tune runs/x --source dev.en --reference dev.de`
     """
-    from regard.files.lines import read_lines, shown_name
+    from regard.files.lines import read_lines, refuse_standard_input_twice, shown_name
     from regard.machine.devices import set_threads
     from regard.measure.tuning import (
         Tried,
@@ -42,6 +42,7 @@ def tune(
     from regard.text.scripts import suited_tokenizer
     from regard.translation import load
 
+    refuse_standard_input_twice(source, reference)
     set_threads(threads)
     sources, references = list(read_lines(source)), list(read_lines(reference))
     refuse_unaligned(source, sources, reference, references)

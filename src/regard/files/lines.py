@@ -137,6 +137,12 @@ def text_of_lines(lines: Iterable[str]) -> str:
     return "\ufeff" * text.startswith("\ufeff") + text
 
 
+def refuse_standard_input_twice(*paths: str | Path) -> None:
+    """Raise DataError if more than one path is "-", standard input, which can be read only once."""
+    if [str(path) for path in paths].count("-") > 1:
+        raise DataError("can be read only once: save it in a file first", "standard input")
+
+
 def refuse_unreadable(path: str | Path) -> None:
     """Raise DataError unless the path is a file that can be read more than once."""
     if str(path) == "-":
