@@ -25,6 +25,7 @@ from regard.recipe import SearchRecipe
 from regard.run.model_directory import Model
 from regard.search import search
 from regard.text.cutting import cut_near_middle
+from regard.text.plain import plainer
 from regard.text.protocol import AnyTokenizer
 from regard.text.scripts import meet_without_blank
 from regard.text.tokenizer import EOS
@@ -113,7 +114,7 @@ class Translator(Decoding):
         exact: bool | None = False,
     ):
         super().__init__(model, recipe, exact)
-        self.tokenizer, self.longest = tokenizer, longest
+        self.tokenizer, self.longest, self.plain = tokenizer, longest, plainer(tokenizer)
 
     @property
     def network(self) -> EncoderDecoder:
@@ -218,6 +219,7 @@ class Translator(Decoding):
             if not isinstance(line, str):
                 raise TypeError(f"{where}:{number}: expected a str, not {type(line).__name__}")
             refuse_surrogates([line], where=f"{where}:{number}")
+        numbered = [(number, self.plain(line)) for number, line in numbered]
         sources: list[list[list[int]]] = []
         encoded = self.tokenizer.encode([line for _, line in numbered])
         for (number, line), pieces in zip(numbered, encoded, strict=True):
@@ -256,10 +258,7 @@ class Translator(Decoding):
         n_best: int,
         listeners: Mapping[int, PartialListener],
     ) -> Iterator[list[Translation]]:
-        """Translate sentences that are given as lists of parts.
-
-        A sentence has one part, several parts if it was split, or no part if it is blank.
-        """
+        """Translate sentences that are given as lists of parts, as `_encode` returns them."""
         parts = [part for source in sources for part in source]
         owners = [i for i, source in enumerate(sources) for _ in source]
         by_part = {part: listeners[i] for part, i in enumerate(owners) if i in listeners}

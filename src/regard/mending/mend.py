@@ -42,6 +42,7 @@ def mended(
     A sentence in capitals that do not suit the vocabulary is always searched for again, and in
     small letters. The translations that this search finds are then put in capitals.
     """
+    sentences = list(map(translator.plain, sentences))
     results = [
         Mended(best, _flaws(translator, sentence, pieces, best[0].text))
         for sentence, pieces, best in zip(

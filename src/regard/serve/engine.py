@@ -130,7 +130,7 @@ class Engine:
 
     def _lengths(self, requests: Sequence[SentenceRequest]) -> list[int]:
         """The number of pieces of each request's sentence, </s> included."""
-        sentences = [request.sentence for request in requests]
+        sentences = [self._translator.plain(request.sentence) for request in requests]
         return [len(pieces) + 1 for pieces in self._translator.tokenizer.encode(sentences)]
 
     def _render(self, requests: list[SentenceRequest]) -> list[Rendering]:

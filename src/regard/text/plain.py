@@ -1,0 +1,78 @@
+"""Source text for a vocabulary that lacks some of its characters, such as the no-break space.
+
+A character that no piece has is spelled byte by byte, and the model has hardly met it in training.
+Much text from web pages and from word processors has such characters where people see a blank, a
+quotation mark or nothing. Training text is not changed.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import cached_property
+
+from regard.text.protocol import AnyTokenizer
+from regard.text.tokenizer import BYTE_ALPHABET, SPECIAL, Tokenizer
+
+_ASCII = {
+    **dict.fromkeys("‘’‚‛ʼ′", "'"),
+    **dict.fromkeys("“”„‟″«»", '"'),
+    **dict.fromkeys("‐‑‒–—―−", "-"),
+}
+"""Punctuation that Unicode does not map to ASCII by itself."""
+_BLANKS = re.compile("[ \t]+")
+FREQUENT = 8
+"""A piece is frequent if it is in the first 1 / FREQUENT of the learned pieces, which are in the
+order of their counts. So a blank of a few lines, perhaps of the target, counts as unknown, and the
+no-break space before each `!` of a French text does not."""
+
+
+def plainer(tokenizer: AnyTokenizer) -> Callable[[str], str]:
+    """A function that rewrites a source line for the tokenizer's vocabulary.
+
+    Blanks at both ends are removed, and several blanks in a row become one. Characters that no
+    piece has are replaced: letters and separate accents by one character (NFC), then each blank by
+    a space, other punctuation and compatibility characters by plain ones (NFKC), and invisible
+    characters by nothing. A character for which there is no replacement stays. Foreign tokenizers
+    have rules of their own, so for them the function returns the line as it is.
+    """
+    return _Plainer(tokenizer) if isinstance(tokenizer, Tokenizer) else lambda line: line
+
+
+class _Plainer(dict[int, str]):
+    """A table from code points to replacements, for `str.translate`; it fills while it is used."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        super().__init__()
+        self._tokenizer = tokenizer
+
+    def __call__(self, line: str) -> str:
+        if not (line.isascii() or self._known.issuperset(line)):
+            composed = unicodedata.normalize("NFC", line)
+            line = min((line, composed), key=self._unknown).translate(self)
+        return _BLANKS.sub(" ", line).strip(" ")
+
+    def __missing__(self, point: int) -> str:
+        char = chr(point)
+        self[point] = replaced = char if char in self._known else self._replacement(char)
+        return replaced
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        """The characters that are ASCII or whole in a piece; for a blank, a frequent piece."""
+        learned = range(len(SPECIAL) + len(BYTE_ALPHABET), self._tokenizer.size)
+        pieces = self._tokenizer.decode([[i] for i in learned])
+        frequent = len(pieces) / FREQUENT
+        counted = (piece for i, piece in enumerate(pieces) if piece.strip() or i < frequent)
+        return frozenset(map(chr, range(128))).union(*counted) - {"\ufffd"}
+
+    def _unknown(self, line: str) -> int:
+        return sum(char not in self._known for char in line)
+
+    def _replacement(self, char: str) -> str:
+        kind = unicodedata.category(char)
+        if kind in ("Zs", "Zl", "Zp"):  # blanks
+            return " "
+        if kind == "Cf":  # without a shape, such as a soft hyphen or a zero-width space
+            return ""
+        plain = _ASCII.get(char) or unicodedata.normalize("NFKC", char)
+        return plain if self._known.issuperset(plain) else char
