@@ -100,6 +100,16 @@ def test_what_is_seldom_is_searched_step_by_step(
     assert stepped
 
 
+@pytest.mark.parametrize("n_best", [0, 5])
+@pytest.mark.parametrize("engine", ["onnx", "ctranslate2"])
+def test_n_best_is_between_1_and_the_beam(engine: str, n_best: int, tmp_path: Path) -> None:
+    write_export(engine, untrained(tmp_path / "model"), tmp_path / engine)
+    translator = load_exported(tmp_path / engine, engine)
+    translator.recipe = translator.recipe.but(beam=4, finish="beam")
+    with pytest.raises(RecipeError, match=f"n_best = {n_best} must lie between 1 and beam = 4"):
+        list(translator.stream(["x"], n_best=n_best))
+
+
 def test_a_directory_is_opened_by_its_own_engine(tmp_path: Path) -> None:
     model = untrained(tmp_path / "model")
     write_export("onnx", model, tmp_path / "onnx")

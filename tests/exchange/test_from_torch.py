@@ -84,6 +84,8 @@ def test_the_output_layer_may_be_the_targets_embedding(
     short = {option: name.removesuffix(".weight") for option, name in both.items()}
     with pytest.raises(RecipeError, match="--source-embedding src: has no such matrix"):
         read(state, generator="tgt_embed.weight", source_embedding="src")
+    with pytest.raises(RecipeError, match="--generator decode: has no such matrix"):
+        read(state, generator="decode", positions="sinusoidal")
     for facts in ({}, both, short):
         found = read(state, generator="tgt_embed.weight", positions="sinusoidal", **facts)
         assert found.recipe.model.embeddings == "target"

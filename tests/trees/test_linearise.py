@@ -86,7 +86,7 @@ def test_words_and_tags_are_those_that_are_given() -> None:
         ("", 1, "the sequence ends, and the tree is missing"),
         ("(S NN NN", 4, "the sequence ends, and (S is not closed"),
         ("(S (NP NN )NP NN", 6, "the sequence ends, and (S is not closed"),
-        ("(S NN )NP", 3, "')NP' closes '(S', opened by 1"),
+        ("(S NN )NP", 3, "')NP' closes '(S', opened by token 1"),
         (")S", 1, "')S' closes a phrase where none is open"),
         ("(S (NP )NP NN NN )S", 3, "')NP' closes a phrase that has nothing in it"),
         ("(S NN NN NN )S", 4, "'NN' is one leaf too many for 2 words"),

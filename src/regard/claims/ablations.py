@@ -11,7 +11,11 @@ BASE_ARM = Trained("base")
 
 
 def _better(evidence: Evidence, name: str, statement: str, worse: str) -> Statement:
-    """The statement that "base" has a higher BLEU than the training `worse`, and its verdict."""
+    """Judge whether the training "base" reaches a higher BLEU than the training `worse`.
+
+    Returns a `Statement` with the name `name`, the text `statement`, both BLEU values and the
+    verdict.
+    """
     base, other = evidence.of("base", "bleu"), evidence.of(worse, "bleu")
     figures = evidence.figures("bleu", {"base": "base", worse: worse})
     return Statement(name, statement, figures, judge_more(base, other))

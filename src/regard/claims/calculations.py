@@ -1,6 +1,6 @@
-"""Parts of claims that need no training: positions, convolutions, dot products, costs.
+"""Parts of claims that need no training: positions, convolutions, dot products, gradients, costs.
 
-The function of a part takes a seed and returns named numbers.
+Each part has a public function, which takes a seed and returns numbers by name.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _ROWS, _LENGTH = 8, 64
 
 
 def positions(seed: int) -> Measured:
-    """`error` is the largest difference between PE(pos + k) and R_k PE(pos), for random k.
+    """Compare PE(pos + k) with R_k PE(pos), for random k (§3.5).
 
     R_k rotates each pair (sine, cosine) by k times the frequency of the pair, and is the same for
-    every pos (see `rotation`). `random_error` is for comparison. A linear map, fitted by least
-    squares, predicts each row of a random table from the row before; `random_error` is the largest
-    error of this map.
+    every pos (see `rotation`). `error` is the largest difference. `random_error` is for comparison.
+    A linear map, fitted by least squares, predicts each row of a random table from the row before;
+    `random_error` is the largest error of this map.
     """
     generator = torch.Generator().manual_seed(seed)
     d_model = BASE.model.d_model
@@ -60,8 +60,9 @@ def positions(seed: int) -> Measured:
 
 
 def rotation(k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
-    """R_k, with which PE(pos + k) = R_k PE(pos) (§3.5): a rotation of each pair (sine, cosine).
+    """R_k in fp64, with which PE(pos + k) = R_k PE(pos) (§3.5).
 
+    R_k rotates each pair (sine, cosine) of an angle a by the angle b = k / 10000^(2i / d_model):
     sin(a + b) = cos(b) sin(a) + sin(b) cos(a), and cos(a + b) = cos(b) cos(a) - sin(b) sin(a).
     """
     blocks = []
@@ -73,7 +74,11 @@ def rotation(k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
 
 
 def convolutions(seed: int) -> Measured:
-    """The largest difference (fp64) between FFN(x) and conv1d, ReLU, conv1d with kernels of 1."""
+    """Compute the feed-forward network as two convolutions with kernels of size 1 (§3.3).
+
+    The convolutions have the network's weights, and there is a ReLU between them. `error` is the
+    largest difference from FFN(x), in fp64, for random x.
+    """
     torch.manual_seed(seed)
     d_model, d_ff = BASE.model.d_model, BASE.model.d_ff
     network = FeedForward(d_model, d_ff).double()
@@ -91,17 +96,20 @@ _DRAWN: dict[str, Callable[[torch.Generator, int], Tensor]] = {
     "uniform": lambda generator, d: (torch.rand(_PAIRS, d, generator=generator) - 0.5) * 12**0.5,
     "signs": lambda generator, d: torch.randint(0, 2, (_PAIRS, d), generator=generator) * 2.0 - 1,
 }
-"""Functions that draw vectors, by distribution; components have mean 0 and variance 1."""
+"""For each distribution, a function that draws random vectors with d components.
+
+Components are independent, with mean 0 and variance 1. The result is [_PAIRS, d].
+"""
 DISTRIBUTIONS = tuple(_DRAWN)
 
 
 def variances(seed: int) -> Measured:
     """Variance / d_k and mean / sqrt(d_k) of q · k (§3.2.1), by distribution and d_k.
 
-    The numbers `apart` and `joined` are variance / d_k in two untrained base models of one layer,
-    for states drawn from a normal distribution. In `apart`, W^Q and W^K are initialised by the
-    Glorot limit of each matrix; in `joined`, by the limit of one matrix that joins W^Q, W^K and
-    W^V.
+    For example, `normal_64` is variance / d_k, and `normal_mean_64` is mean / sqrt(d_k). The
+    numbers `apart` and `joined` are variance / d_k in two untrained base models of one layer, for
+    states drawn from a normal distribution. In `apart`, W^Q and W^K are initialised by the Glorot
+    limit of each matrix; in `joined`, by the limit of one matrix that joins W^Q, W^K and W^V.
     """
     generator = torch.Generator().manual_seed(seed)
     found = {}
@@ -121,10 +129,12 @@ def variances(seed: int) -> Measured:
 
 
 def softmax_gradients(seed: int) -> Measured:
-    """The size of the softmax's gradient with and without scaling, by d_k.
+    """The size of the softmax's gradient with and without scaling (§3.2.1), by d_k.
 
-    The size is the Frobenius norm of diag(p) - p p^T, averaged over queries; p are the weights of
-    32 keys. `most` is the largest weight of a query, averaged over queries.
+    For each random query, p is the vector of its attention weights for 32 random keys. The size of
+    the gradient is the Frobenius norm of diag(p) - p p^T, averaged over queries; `scaled_64` is the
+    size with scaling, and `dot_64` without. `scaled_most_64` and `dot_most_64` are the largest
+    weight in p, averaged over queries.
     """
     generator = torch.Generator().manual_seed(seed)
     found = {}
@@ -141,11 +151,12 @@ def softmax_gradients(seed: int) -> Measured:
 
 
 def head_costs(seed: int) -> Measured:
-    """Parameters and operations of one-layer base models, by their number of heads, h.
+    """Parameters and operations of one-layer base models with h heads (§3.2.2), by h.
 
-    Heads are d_model / h wide. `flop_h` is the number of operations of training on one pair, by
-    formula. `counted_h` is the number that PyTorch counts in the forward pass of one self-attention
-    with its projections. Each sequence has 64 positions.
+    Heads are d_model / h wide. `parameters_h` is the number of parameters. `flop_h` is the number
+    of operations of one training step on one pair, as `cost.flop` computes it. `counted_h` is the
+    number of operations that PyTorch counts in the forward pass of one self-attention with its
+    projections. Each sequence has 64 positions.
     """
     torch.manual_seed(seed)
     found = {}
@@ -163,10 +174,12 @@ def head_costs(seed: int) -> Measured:
 
 
 def score_costs(seed: int) -> Measured:
-    """Processor time and memory of dot-product attention and of additive attention, by d_k.
+    """Processor time and memory of dot-product and additive attention (§3.2.1), by d_k.
 
-    The time, in ms, is the shortest of five forward and backward passes of 8 sentences of 64
-    positions, in one head. The memory, in MB, is kept by the forward pass for the backward pass.
+    For example, `dot_ms_64` and `dot_MB_64` are for dot products with d_k = 64. Five times, 8
+    sentences of 64 positions pass forward and backward through one head; the shortest time, in ms,
+    is taken. The memory, in MB, is the size of the tensors that the forward pass keeps for the
+    backward pass.
     """
     generator = torch.Generator().manual_seed(seed)
     mask = torch.ones(1, 1, _LENGTH, _LENGTH, dtype=torch.bool)
@@ -188,7 +201,10 @@ def score_costs(seed: int) -> Measured:
 
 
 def _cost(attend: Callable[[Tensor, Tensor, Tensor], Tensor], qkv: Tensor) -> tuple[float, float]:
-    """Milliseconds of processor time (least of five), and megabytes kept for the backward pass."""
+    """Return milliseconds and megabytes of `attend`, as `score_costs` describes them.
+
+    `qkv` is [3, rows, heads, length, d_k]: queries, keys and values.
+    """
     kept = {}
 
     def keep(x: Tensor) -> Tensor:

@@ -15,11 +15,11 @@ class Size(NamedTuple):
     """The size of the trainings that a claim compares; a verdict holds for this size only."""
 
     steps: int = 1000
-    """Optimizer steps of each training."""
+    """The number of optimizer steps of each training."""
     pairs: int = 20_000
-    """Sentence pairs to learn from."""
+    """The number of sentence pairs that each model learns from."""
     tested: int = 500
-    """Unseen sentences that are translated."""
+    """The number of unseen sentences that each trained model translates."""
 
 
 FULL = Size()
@@ -33,10 +33,14 @@ class Part(Protocol):
         """The name of the part, under which its numbers are kept."""
 
     def settings(self, size: Size) -> str:
-        """Text that names the settings on which the results of this part depend, but no seed."""
+        """The settings on which the numbers of this part depend, as text, without the seed."""
 
     def run(self, seed: int, out: Path, size: Size) -> Measured:
-        """Compute the numbers; a training that was stopped continues from its last checkpoint."""
+        """Compute the numbers of this part, by name, for a seed.
+
+        A training keeps its files in the directory `out`. A training that was stopped continues
+        from its last checkpoint.
+        """
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Calculation:
         return self.name
 
     def run(self, seed: int, out: Path, size: Size) -> Measured:
-        """Compute the numbers; they do not depend on the size of the trainings."""
+        """Compute the numbers for a seed; `out` and `size` are not used."""
         return self.function(seed)
 
 
@@ -69,7 +73,10 @@ class Evidence:
     def figures(
         self, number: str, parts: Mapping[str, str], digits: int = 1
     ) -> tuple[Quantity, ...]:
-        """The quantity `number` of several parts; `parts` maps labels to the parts' names."""
+        """One quantity for each of several parts: the part's number with the name `number`.
+
+        `parts` maps the label of each quantity to the part's name; `digits` is `Quantity.digits`.
+        """
         return tuple(
             Quantity(label, self.of(part, number), digits) for label, part in parts.items()
         )
@@ -77,7 +84,11 @@ class Evidence:
     def figures_of(
         self, part: str, numbers: Mapping[str, str], digits: int
     ) -> tuple[Quantity, ...]:
-        """Several quantities of one part; `numbers` maps labels to the numbers' names."""
+        """Several quantities of one part.
+
+        `numbers` maps the label of each quantity to the name of a number that the part gave;
+        `digits` is `Quantity.digits`.
+        """
         return tuple(Quantity(label, self.of(part, n), digits) for label, n in numbers.items())
 
 
@@ -91,3 +102,4 @@ class Claim:
     """The paper's words."""
     parts: tuple[Part, ...]
     judge: Callable[[Evidence], list[Statement]]
+    """A function that makes statements from the numbers of the parts, each with a verdict."""

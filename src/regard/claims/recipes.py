@@ -1,8 +1,7 @@
 """The recipes of the trainings: one model that is small and learns in a minute, and its variants.
 
-Every variant is the first model, SMALLEST, with a few fields changed, as in the paper's Table 3.
-Kinds of attention scores are compared only with each other, in models of one head, on short
-sentences.
+Every variant is the recipe SMALLEST with a few fields changed, as in the paper's Table 3. Kinds of
+attention scores are compared only with each other, in models of one head, on short sentences.
 """
 
 from collections.abc import Mapping
@@ -39,9 +38,9 @@ SMALLEST = Recipe().but(
     keep=1,
     average=1,
 )
-"""The recipe that the variants change; its model has 2 + 2 layers of width 64. Label smoothing,
-Adam, search and the formula of the learning rate are those of the paper; the warm-up has 400
-steps."""
+"""The recipe that the variants change. The model has 2 encoder layers and 2 decoder layers of width
+64. Label smoothing, Adam, search and the formula of the learning rate are those of the paper; the
+warm-up has 400 steps."""
 
 WIDTHS = (16, 64, 256)
 """The values of d_k at which kinds of attention scores are compared."""
@@ -52,7 +51,10 @@ the paper's base model, d_ff / d_model is 4."""
 
 
 def of_ratio(ratio: int) -> dict[str, Any]:
-    """Widths with d_ff / d_model near `ratio`, for about as many parameters as SMALLEST has."""
+    """The fields `d_model` and `d_ff` of a recipe, with d_ff / d_model near `ratio`.
+
+    A model with these fields has about as many parameters as SMALLEST.
+    """
     model = SMALLEST.model
     goal = parameters(model, VOCABULARY)
 
@@ -67,9 +69,10 @@ def of_ratio(ratio: int) -> dict[str, Any]:
 
 
 def _one_head(d_k: int, score: str) -> dict[str, Any]:
-    """The fields of a recipe with one head of width d_k, for short sentences.
+    """The fields of a recipe for models with one head of width d_k, and for short sentences.
 
-    Additive attention costs much with long sentences, so all scores are compared on short ones.
+    `score` is the kind of attention score, one of SCORES. Additive attention costs much time and
+    memory with long sentences, so all kinds of scores are compared on short sentences.
     """
     text = {
         "max_length": SHORT_PIECES,
@@ -104,6 +107,9 @@ seed and the number of steps are arguments of `training_recipe`."""
 
 
 def training_recipe(name: str, seed: int, steps: int) -> Recipe:
-    """The recipe of a training with this name."""
+    """The recipe of the training with the name `name` in CHANGES, for a seed.
+
+    The model is validated once, after the last step.
+    """
     lengths = {"steps": steps, "validate_every": steps, "seed": seed}
     return SMALLEST.but(**{**lengths, **CHANGES[name]})

@@ -33,7 +33,8 @@ class Outcome:
 def table_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str, str, str, str]]:
     """One row for each finding: claim with section, the paper's words, statement, figures, verdict.
 
-    The claim and the paper's words stand only in the first row of a claim.
+    Only the first row of a claim names the claim and quotes the paper; in the other rows, these
+    two cells are empty.
     """
     return [
         (
@@ -54,7 +55,10 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
 
 
 def result_json(outcomes: Sequence[Outcome], seeds: Sequence[int], size: Size) -> dict[str, Any]:
-    """The content of result.json, as JSON values: figures, verdicts, seeds and sizes."""
+    """The content of result.json, as JSON values.
+
+    The content is the seeds, the size of the trainings, and the claims with figures and verdicts.
+    """
     claims = [
         {
             "name": one.claim.name,

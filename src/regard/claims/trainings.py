@@ -38,19 +38,27 @@ class Trained:
     sentences that have, like their references, at most SHORT_PIECES pieces (sub-words), and `long`
     is the BLEU of all other sentences. `perplexity` and `accuracy` (percent) tell how well the
     model predicts the next piece in the validation set, given the right pieces before it.
-    `train_perplexity` is the perplexity of the last batches in the journal. A training that
-    diverged gets the numbers of a model that guesses: BLEU and accuracy are 0, and perplexity is
-    the size of the vocabulary.
+    `train_perplexity` is the perplexity of the training batches in the last five logged steps. A
+    training that diverged gets the numbers of a model that guesses: BLEU and accuracy are 0, and
+    both perplexities are the size of the vocabulary.
     """
 
     name: str
 
     def settings(self, size: Size) -> str:
-        """The fields of the recipe that differ from the defaults, and the size, as text."""
+        """The fields of the recipe that differ from `Recipe()`, and the size, as text.
+
+        The seed and the number of steps in these fields are always 1; the size has the real number
+        of steps.
+        """
         return f"{settings_of(training_recipe(self.name, 1, 1))} {size}"
 
     def run(self, seed: int, out: Path, size: Size) -> Measured:
-        """Train the model in a run directory under `out`, and measure it."""
+        """Train the model in a run directory under `out`; return the model's numbers, by name.
+
+        `prepare_corpora` must have written the data into `out`. Errors of training are raised,
+        except `Diverged`.
+        """
         recipe = training_recipe(self.name, seed, size.steps)
         run, data = out / "runs" / f"{self.name}-{seed}", out / f"data-{recipe.data.max_length}"
         try:
@@ -63,9 +71,10 @@ class Trained:
 def prepare_corpora(out: Path, size: Size) -> None:
     """Write the built-in corpus in `out`; prepare it twice, with and without long sentences.
 
-    The data for recipes with a `data.max_length` of N is in `out`/data-N. Files of an earlier call
-    are not changed, and one process writes at a time. Raises DataError if `out` was begun with
-    another size, or has files in its folder corpus that no earlier call wrote.
+    The data for recipes with a `data.max_length` of N is in `out`/data-N. Files that an earlier
+    call wrote are kept. If several processes call this function, one of them writes at a time.
+    Raises DataError if an earlier call for `out` had another size, or if `out` has files in its
+    folder corpus that no earlier call wrote. Raises RegardError if a file cannot be written.
     """
     with locked(out / ".prepare.lock"):
         _prepare(out, size)
@@ -100,7 +109,10 @@ def _prepare(out: Path, size: Size) -> None:
 
 
 def measured(run: Path, data: Path, tested: int) -> Measured:
-    """The numbers of a trained model, as `Trained` lists them."""
+    """The numbers of a trained model, as `Trained` lists them.
+
+    `run` and `data` are the directories of the training. BLEU is that of `tested` unseen sentences.
+    """
     model = open_model(run)
     network, recipe = model.network, model.recipe
     pairs = Pairs.open(data, "valid")
@@ -116,7 +128,7 @@ def measured(run: Path, data: Path, tested: int) -> Measured:
 
 
 def _translated(model: Model, tested: int) -> Measured:
-    """BLEU of all unseen sentences, of the short ones alone, and of the long ones alone.
+    """BLEU of the first `tested` unseen sentences: of all, of the short and of the long ones.
 
     A sentence is short if it and its reference have at most SHORT_PIECES pieces each, </s>
     included. Long sentences are translated whole, not in parts.

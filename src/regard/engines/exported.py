@@ -28,12 +28,12 @@ class Exported:
 
 
 def open_exported(directory: Path, engine: str, text: str = "tokenizer.json") -> Exported:
-    """Open a directory that was exported for this engine; `text` is the tokenizer's file name.
+    """Open a directory that was exported for this engine, and verify the checksums of its files.
 
-    `engine` may also be "hf", for an export to `transformers`. The checksums are verified. Raises
-    ModelError if the directory was not exported for the engine, if a file is missing or damaged, or
-    if the manifest lacks an entry that every export writes. Raises MissingExtra if a library that
-    the tokenizer needs is not installed.
+    `engine` may also be "hf", for an export to `transformers`. `text` is the name of the
+    tokenizer's file. Raises ModelError if the directory was not exported for the engine, if a file
+    is missing or damaged, or if the manifest lacks an entry that every export writes. Raises
+    MissingExtra if a library that the tokenizer needs is not installed.
     """
     if not directory.is_dir():
         raise ModelError(

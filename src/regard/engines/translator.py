@@ -21,7 +21,7 @@ from regard.translation import PartialListener, Translation, Translator
 
 
 class OneBatch(Cpu):
-    """The arithmetic of regard's search if an engine computes the model.
+    """The arithmetic by which regard's search ranks hypotheses if an engine computes the model.
 
     One batch is decoded at a time, because the engine itself divides its work among the cores.
     """
@@ -33,7 +33,7 @@ class OneBatch(Cpu):
 class EngineModel(ABC):
     """A model that an engine computes and that regard's search can use (`decoding.Searchable`).
 
-    `longest` is the largest number of positions that a sentence may have.
+    `longest` is the largest number of positions that a sentence may have, in source or output.
     """
 
     def __init__(self, longest: int):
@@ -48,14 +48,18 @@ class EngineModel(ABC):
 
     @abstractmethod
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Logits of the next token of each row, and the state after `tokens`."""
+        """[rows, vocabulary] The logits of each row's next token, and the state after `tokens`.
+
+        `tokens` [rows] has the last token of each row, at the first step <s>. A row is a
+        hypothesis.
+        """
 
 
 class EngineTranslator(Translator):
     """A translator for an exported directory; an engine computes the model.
 
-    The method `stream` does not call the listeners in `on_partial`: unfinished translations are not
-    reported.
+    Unfinished translations are not reported: the method `stream` accepts listeners in `on_partial`,
+    but never calls them.
     """
 
     def __init__(self, model: EngineModel, exported: Exported):
@@ -66,11 +70,11 @@ class EngineTranslator(Translator):
     @property
     @abstractmethod
     def versions(self) -> Mapping[str, str]:
-        """The version of the engine, perhaps with other facts about its computation, by name."""
+        """The version of the engine and, for CTranslate2, the number format, each by its name."""
 
     @property
     def network(self) -> EncoderDecoder:
-        """Raise RegardError, because an engine does not return attention weights."""
+        """Always raise RegardError: an engine does not return attention weights."""
         raise RegardError("an engine shows no attention: leave out --engine and name the model")
 
     @abstractmethod
@@ -81,9 +85,11 @@ class EngineTranslator(Translator):
         recipe: SearchRecipe,
         n_best: int,
     ) -> list[list[Hypothesis]]:
-        """Up to `n_best` hypotheses of each source, best first.
+        """Up to `n_best` hypotheses of each source, best first, by the search that `recipe` sets.
 
-        `limits` has, for each source, the largest number of output tokens, </s> included.
+        A source is a list of ids that ends in </s>. `limits` has, for each source, the largest
+        number of output tokens, </s> included. Raises RecipeError if `n_best` is not between 1 and
+        the beam.
         """
 
     def _decode(

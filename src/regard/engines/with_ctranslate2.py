@@ -2,10 +2,10 @@
 
 "Our search" is `regard.search`. CTranslate2's own search has another length penalty, and ends by
 another rule. This module replaces both. It asks CTranslate2 for every hypothesis that finishes
-within some steps, and for every hypothesis that is live after these steps, each with its
-log-probability. The score of a live hypothesis will be at most its present log-probability divided
-by the largest penalty. If this bound is higher than a score that is to be returned, the sentence is
-searched again with more steps.
+within some steps, and for every hypothesis that is live (not finished) after these steps, each with
+its log-probability. The score of a live hypothesis will be at most its present log-probability
+divided by the largest penalty. If this bound is higher than a score that is to be returned, the
+sentence is searched again with more steps.
 
 Our search never writes <pad> or <s>, but counts both in the softmax. CTranslate2 is told that these
 two tokens end a hypothesis, as </s> does. It then counts them in the softmax as well, and no live
@@ -85,14 +85,15 @@ class CTranslate2Model(EngineModel):
         return [self.source_names[i] for i in source[:-1]]
 
     def start(self, source: Rows) -> Prefixes:
-        """The state before the first token."""
+        """The state before the first token, with one row for each sentence."""
         kept = zip(source.ids.tolist(), (source.segments != 0).sum(1).tolist(), strict=True)
         return Prefixes([ids[:length] for ids, length in kept], source.ids[:, :0])
 
     def step(self, tokens: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
-        """Logits of the next token of each row, and the state after `tokens`.
+        """[rows, vocabulary] The logits of each row's next token, and the state after `tokens`.
 
-        CTranslate2 computes the whole prefix of each row again.
+        `tokens` [rows] has the last token of each row. CTranslate2 computes the whole prefix of
+        each row again.
         """
         written = torch.cat([state.written, tokens.unsqueeze(1)], dim=1)
         found = self.logits(state.sources, written.tolist())
@@ -101,9 +102,10 @@ class CTranslate2Model(EngineModel):
         )
 
     def logits(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Any:
-        """The logits after each token of each target: one array, [length, vocabulary], per target.
+        """For each target, an array [length, vocabulary]: the logits after each of its tokens.
 
-        Targets begin with <s>, and all have the same length.
+        `sources` has the source of each target. Targets begin with <s>, and all have the same
+        length.
         """
         results = self.translator.translate_batch(
             [self.named(source) for source in sources],
@@ -129,7 +131,7 @@ class Prefixes:
     """[rows, length] Token ids from <s> on."""
 
     def select(self, rows: Tensor) -> Prefixes:
-        """The state of the rows with the numbers `rows`, in this order."""
+        """The state that consists of the rows with the indices `rows`, in this order."""
         these = rows.flatten()
         return Prefixes([self.sources[i] for i in these.tolist()], self.written[these])
 
@@ -168,10 +170,12 @@ class CTranslate2Translator(EngineTranslator):
         recipe: SearchRecipe,
         n_best: int,
     ) -> list[list[Hypothesis]]:
-        """Up to `n_best` hypotheses of each source, best first.
+        """Up to `n_best` hypotheses of each source, best first; see `EngineTranslator.found`.
 
         At each step of the search, only the best `beam` continuations may finish.
         """
+        if not 1 <= n_best <= recipe.beam:
+            raise RecipeError(f"n_best = {n_best} must lie between 1 and beam = {recipe.beam}")
         results: dict[int, list[Hypothesis]] = {}
         waiting, extra = list(range(len(sources))), FIRST_STEPS
         otherwise: list[int] = []
@@ -222,10 +226,10 @@ class CTranslate2Translator(EngineTranslator):
         return asked
 
     def _ask(self, sources: Sequence[Sequence[int]], steps: int, recipe: SearchRecipe) -> list[Any]:
-        """Begin a search of `steps` steps; return an asynchronous answer per source.
+        """Begin a search of at most `steps` steps; return an asynchronous answer for each source.
 
-        The method `result` of an answer waits, then returns the source's hypotheses, finished and
-        live: all of them or, with a beam of 1, the only one.
+        The method `result` of an answer waits until the search has ended, then returns all
+        hypotheses of the source, finished and live; with a beam of 1, there is only one.
         """
         many = recipe.beam * (steps + 1) if recipe.beam > 1 else 1
         answers: list[Any] = self.model.translator.translate_batch(
@@ -247,7 +251,7 @@ class CTranslate2Translator(EngineTranslator):
     def _read(self, result: Any, recipe: SearchRecipe) -> list[Hypothesis] | None:
         """The hypotheses of one sentence, with the scores of our search, best first.
 
-        Returns None if <pad> or <s> was among the best continuations.
+        Returns None if <pad> or <s> was among the best continuations of a step.
         """
         pool = []
         for names, log_p in zip(result.hypotheses, result.scores, strict=True):
@@ -273,8 +277,8 @@ def _is_decided(
     if steps == limit or (recipe.beam == 1 and finished):
         return True
     alive = [one.log_probability for one in pool if not one.finished]
-    # If no live hypothesis was returned, all returned hypotheses of the last step have finished. A
-    # hypothesis that is still live is then at most as likely as the least likely one of them.
+    # If no live hypothesis was returned, all returned hypotheses of the last step have finished.
+    # Every hypothesis that is still live is then at most as likely as the least likely of these.
     if not alive:
         alive = [min(one.log_probability for one in pool if _length(one) == steps)]
     bound = max(alive) / recipe.length_penalty(limit)

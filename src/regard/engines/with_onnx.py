@@ -27,12 +27,15 @@ except ModuleNotFoundError:
 
 @dataclass(frozen=True)
 class Caches:
-    """The inputs of the decoder's next step, except the tokens; each row is for one hypothesis."""
+    """The state of regard's search: the inputs of the decoder's next step, except the tokens.
+
+    The rows of each array belong to the hypotheses, one row for each.
+    """
 
     arrays: dict[str, NDArray[Any]]
 
     def select(self, rows: Tensor) -> Caches:
-        """The state of the rows with the numbers `rows`, in this order."""
+        """The state that consists of the rows with the indices `rows`, in this order."""
         these = rows.flatten().numpy()
         if len(these) == len(self.arrays["source"]) and (these == np.arange(len(these))).all():
             return self
@@ -71,7 +74,10 @@ class OnnxModel(EngineModel):
         return Caches({"source": ids, **found, **past})
 
     def step(self, tokens: Tensor, state: Caches) -> tuple[Tensor, Caches]:
-        """Logits of the next token of each row, and the state after `tokens`."""
+        """[rows, vocabulary] The logits of each row's next token, and the state after `tokens`.
+
+        `tokens` [rows] has the last token of each row.
+        """
         given = {"tokens": tokens.long().numpy(), **state.arrays}
         found = dict(zip(self.results, self.decoder.run(self.results, given), strict=True))
         logits = torch.from_numpy(found.pop("logits"))
@@ -89,7 +95,7 @@ class OnnxTranslator(EngineTranslator):
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The version of ONNX Runtime."""
+        """The version of ONNX Runtime, by its name."""
         return {"onnxruntime": onnxruntime.__version__}
 
     def found(
@@ -99,7 +105,10 @@ class OnnxTranslator(EngineTranslator):
         recipe: SearchRecipe,
         n_best: int,
     ) -> list[list[Hypothesis]]:
-        """Up to `n_best` hypotheses of each source, found by regard's own search, best first."""
+        """Up to `n_best` hypotheses of each source, found by regard's own search, best first.
+
+        See `EngineTranslator.found`.
+        """
 
         def searched(rows: Rows, _: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
             most = torch.tensor([limits[i] for i in batch])

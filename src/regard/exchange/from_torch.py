@@ -62,7 +62,7 @@ class Program:
     norm_epsilon: float = _NORM_EPSILON
     source_embedding: str = ""
     """The name of the source's embedding matrix in the state dict, such as "src.weight" or "src";
-    if "", regard looks for the matrix. `target_embedding` is the same for the target."""
+    if "", regard looks for the matrix. `target_embedding` is the name of the target's matrix."""
     target_embedding: str = ""
     generator: str = ""
     """The name of the layer before the softmax, or of the embedding whose matrix this layer uses;
@@ -105,7 +105,7 @@ def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
 
 
 def _computed(program: Program, path: Path) -> str:
-    """The kind of positional encodings, from `program`; raises RecipeError if it is not given."""
+    """The value of `COMPUTED` in `program.positions`; raises RecipeError for any other value."""
     if program.positions not in COMPUTED:
         raise RecipeError(
             f"{path}: has no table of positions: give --positions sinusoidal if the program "
@@ -166,16 +166,16 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
     Names that `program` gives are used. Any other matrix is found by a word in its name, for
     example "generator" for the output layer. If there is only one embedding, source and target
     share it. The matrix of the output layer counts as an embedding, too, if its name contains "emb"
-    or has no word of `OUTPUT`. The table of positions is the only other tensor with the shape of
-    such a table. The returned name of the table is "" if no tensor or more than one has this shape,
-    or if `program` computes the positions. Raises RecipeError if no matrix or more than one matrix
-    fits a role, or if a tensor that `program` names is missing or cannot have the named role.
+    or has no word of `OUTPUT`. `_only_positions` finds the table of positions; its name is "" if
+    `program` computes positions. Raises RecipeError if no matrix or more than one fits a role, if a
+    tensor that `program` names is missing, or if a named table of positions has another shape.
     """
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]
     width = weights.shape(f"{prefix}encoder.layers.0.linear1.weight")[1]
     tables = _matrices(weights, outside, width)
-    output = program.generator or _one(tables, OUTPUT, "--generator", path, without=_EMBEDDING)
+    output = _named(weights, program.generator, "--generator", path)
+    output = output or _one(tables, OUTPUT, "--generator", path, without=_EMBEDDING)
     output = output.removesuffix(".weight")
     tied = not _contains(output, OUTPUT, _EMBEDDING)
     embeddings = [name for name in tables if tied or name != f"{output}.weight"]

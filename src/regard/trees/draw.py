@@ -19,10 +19,10 @@ from regard.trees.tree import Tree
 
 
 def drawn(tree: Tree, columns: int | None = None) -> str:
-    """Draw the tree from the top down, or as an outline if it is wider than `columns`.
+    """The tree drawn from the top down, or as an outline if that drawing is wider than `columns`.
 
     Wide characters, such as those of Korean and Chinese, take two columns. If `columns` is None,
-    any width is allowed. Raises DataError for a tree that is too deep to draw.
+    any width is allowed. Raises DataError for a tree of more than MOST_LEVELS levels.
     """
     rows: defaultdict[int, _Row] = defaultdict(_Row)
     for item in placed(tree):
@@ -36,9 +36,10 @@ def drawn(tree: Tree, columns: int | None = None) -> str:
 
 
 def outlined(tree: Tree) -> str:
-    """Draw the tree with one phrase or word on each line, indented.
+    """The tree drawn as an outline: a line has a phrase's label, or a tag and its word.
 
-    Raises DataError for a tree that is too deep to draw.
+    A child is on a line below its parent's line, and is indented more. Raises DataError for a tree
+    of more than MOST_LEVELS levels.
     """
     refuse_deep(tree)
     lines = []

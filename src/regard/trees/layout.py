@@ -11,7 +11,7 @@ from regard.errors import DataError
 from regard.trees.tree import Tree
 
 MOST_LEVELS = 1000
-"""A tree with more levels than this is refused."""
+"""A tree with more levels of brackets than this is refused."""
 GAP = 2
 """Empty cells between neighbouring subtrees."""
 
@@ -25,20 +25,21 @@ class Placed:
     text: str
     kind: NodeKind
     level: int
+    """The number of labels above this text."""
     left: int
-    """The first cell of the text."""
+    """The first cell of the text, counted from 0."""
     width: int
     """Cells of the text; a wide character takes two."""
     centre: int
-    """The cell where the branch from above ends and the branches to the children begin."""
+    """The cell in which the branch from above ends and the branches to the children begin."""
     below: tuple[int, ...]
     """The centre of each child. A tag has one child, its word; a word has no child."""
 
 
 def placed(tree: Tree) -> Iterator[Placed]:
-    """All labels and words with their places; each level comes from left to right.
+    """Yield all labels and words with their places; those of one level come from left to right.
 
-    Raises DataError for a tree that is too deep.
+    Raises DataError for a tree of more than MOST_LEVELS levels.
     """
     refuse_deep(tree)
     todo = [(tree.fold(_boxed), 0, 0)]
@@ -58,13 +59,13 @@ def refuse_deep(tree: Tree) -> None:
 
 
 def shown(text: str) -> str:
-    """Escape, as Python does, each character that terminals or XML cannot hold; "" becomes ()."""
+    """The text to draw: control characters are escaped as by `repr`, and "" becomes ()."""
     return "".join(repr(c)[1:-1] if _is_control(c) else c for c in text) or "()"
 
 
 def _is_control(character: str) -> bool:
-    # Control codes, surrogates, separators of lines and paragraphs, changes of direction, and
-    # code points that end in FFFE or FFFF count as control characters.
+    # Control codes, surrogates, separators of lines and paragraphs, changes of the direction of
+    # writing, and code points that end in FFFE or FFFF count as control characters.
     return (
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
         or unicodedata.bidirectional(character) in _DIRECTIONS

@@ -4,10 +4,10 @@ r"""§6.3 Convert a tree into the token sequence that the decoder writes, and ba
     (S (NP DT NN )NP (VP VBZ )VP )S
 
 As in "Grammar as a Foreign Language" (Vinyals & Kaiser et al., 2015), each phrase opens and closes
-with a token of its own, and a leaf is written as its tag; the words are in the source. That paper
-writes all tags as one symbol, XX; the authors of the Transformer kept the tags, as their code
-shows. (Their code writes NP and /NP. Here, tokens have brackets, so that no label can be mistaken
-for a tag.) The outer bracket, around the whole tree, is dropped beforehand, by `strip.stripped`.
+with a token of its own, and each leaf is one token; the words are only in the source. That paper
+writes every leaf as XX. The authors of the Transformer wrote its tag, as their code shows. (Their
+code writes NP and /NP. Here, tokens have brackets, so that no label can be mistaken for a tag.) The
+outer bracket, around the whole tree, is dropped beforehand, by `strip.stripped`.
 
 A token that begins with ( opens a phrase, a token that begins with ) closes a phrase, and any other
 token is a leaf. No token is empty or holds blanks: in a label or tag, brackets, backslashes and
@@ -32,7 +32,8 @@ EMPTY = r"\;"
 class IllFormed(ValueError):
     """The sequence is not a tree over the words; the wrong token is number `position`, from 1.
 
-    If the sequence ends inside the tree, `position` is one more than the number of tokens.
+    If the sequence is empty or ends inside the tree, `position` is one more than the number of
+    tokens.
     """
 
     def __init__(self, problem: str, position: int):
@@ -41,10 +42,10 @@ class IllFormed(ValueError):
 
 
 def linearise(tree: Tree, form: Form = "tags") -> list[str]:
-    """The tokens of a tree.
+    """The tokens of a tree, from left to right.
 
-    `delinearise` restores the tree from the tokens and the words; in the form "normalised", it
-    needs the tags as well.
+    `delinearise` restores the tree from the tokens and the words. If `form` is "normalised",
+    `delinearise` needs the tags as well.
     """
     tokens: list[str] = []
     todo: list[Tree | str] = [tree]
@@ -65,11 +66,11 @@ def linearise(tree: Tree, form: Form = "tags") -> list[str]:
 def delinearise(
     tokens: Sequence[str], words: Sequence[str], tags: Sequence[str] | None = None
 ) -> Tree:
-    """The tree that the tokens describe, whose leaves have exactly these words.
+    """The tree that the tokens describe; its leaves have the words `words`, from left to right.
 
-    `tags`, one for each word, replace the tags among the tokens. Raises IllFormed, which names the
-    token, if the tokens are not a tree or do not have one leaf for each word; ValueError if there
-    are not as many tags as words.
+    `tags`, one for each word, replace the tags among the tokens; if `tags` is None, these tags are
+    used. Raises IllFormed, which names the token, if the tokens are not a tree or do not have one
+    leaf for each word. Raises ValueError if there are not as many tags as words.
     """
     if tags is not None and len(tags) != len(words):
         raise ValueError(f"{len(tags)} tags for {len(words)} words")
@@ -103,9 +104,10 @@ def delinearise(
 
 @dataclass(slots=True)
 class _Open:
-    """A phrase that is not closed yet, with the label still escaped, as in the token.
+    """A phrase that is not closed yet.
 
-    The outermost _Open is not a phrase: its only child becomes the whole tree.
+    `label` is still escaped, as in the token; `position` is the number of the token that opened the
+    phrase. The outermost _Open is not a phrase: its only child becomes the whole tree.
     """
 
     label: str
@@ -119,7 +121,7 @@ def _closed(around: list[_Open], token: str, position: int) -> Tree:
     phrase = around.pop()
     if token.removeprefix(CLOSE) != phrase.label:
         opened = f"{OPEN}{phrase.label}"
-        raise IllFormed(f"{token!r} closes {opened!r}, opened by {phrase.position}", position)
+        raise IllFormed(f"{token!r} closes {opened!r}, opened by token {phrase.position}", position)
     if not phrase.children:
         raise IllFormed(f"{token!r} closes a phrase that has nothing in it", position)
     return Tree(unescaped(phrase.label), tuple(phrase.children))

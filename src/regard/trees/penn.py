@@ -6,10 +6,10 @@ Several trees may share a line, and a tree may take several lines. Blanks are th
 no-break space is a character like any other. Words are kept in their written form, such as -LRB-
 and `1\\/2`, so that a tree is written as it was read; `plain_word` gives ( and 1/2.
 
-Irregular files are read as follows. Blanks may come between a bracket and its label, `( S (NN x))`;
-a single text after such blanks is a word without a tag, `( END_OF_TEXT_UNIT )`. A word may hold
-blanks, as five words of the CRAFT treebank do, `(NN alpha 2)`: they become single spaces. Between
-trees, lines that begin with `*x*`, the headers of old releases, are ignored.
+Irregular files are read as follows. Blanks may come between a bracket and its label, `( S (NN x))`.
+If only one text follows such blanks, this text is a word without a tag, `( END_OF_TEXT_UNIT )`. A
+word may hold blanks, as five words of the CRAFT treebank do, `(NN alpha 2)`; such blanks become
+single spaces. Between trees, lines that begin with `*x*`, the headers of old releases, are ignored.
 """
 
 import math
@@ -22,7 +22,7 @@ from regard.trees.tree import Tree
 
 MOST_TOKENS = 1_000_000
 """A tree that is still open at the end of a line, after more brackets and words than this, is
-refused: it must lack a bracket."""
+refused, because it probably lacks a closing bracket."""
 DEEPEST_INDENT = 30
 """The most levels by which `pretty` indents a line."""
 
@@ -55,11 +55,12 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
 
 
 def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, Tree]]:
-    """Read a file with a score, a tab and a tree on each line, which is what a parser prints.
+    """Yield the score and the tree on each line of a file; a parser prints such files.
 
-    Empty lines are skipped, and so are lines on which the parser failed: their tree is (()) or (),
-    and their score may be any text or be missing. Raises DataError in the same cases as
-    `read_trees`, and for a line that does not have a finite score and exactly one tree.
+    A line is a score, a tab and a tree. Blank lines are skipped, and so are lines on which the
+    parser failed: their tree is (()) or (), and their score may be any text or be missing. Raises
+    DataError in the same cases as `read_trees`, and for a line that does not have a finite score
+    and exactly one tree.
     """
     for number, line in _numbered(lines):
         if not line.strip() or parser_failed(line):
@@ -76,7 +77,10 @@ def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, 
 
 
 def parser_failed(line: str) -> bool:
-    """Whether the tree of a line, after a score or without one, is (()) or ()."""
+    """Whether the tree of a line is (()) or (), which a parser prints where it fails.
+
+    The line may have a score and a tab before the tree.
+    """
     return bool(_FAILED.fullmatch(line.split("\t", 1)[-1]))
 
 
@@ -91,10 +95,10 @@ def bracketed(tree: Tree) -> str:
 
 
 def pretty(tree: Tree, columns: int = 100) -> str:
-    """The tree over several lines, indented by two spaces for each level.
+    """The tree in brackets, over several lines; `read_trees` restores the tree from these lines.
 
-    A phrase that fits in `columns` stays on one line. Raises DataError in the same cases as
-    `bracketed`.
+    A phrase that fits in `columns` characters stays on one line. Lines are indented by two spaces
+    for each level, up to DEEPEST_INDENT levels. Raises DataError in the same cases as `bracketed`.
     """
     lines: list[str] = []
     todo = [(tree.fold(_writable).fold(_measured), 0, 0)]
@@ -111,14 +115,14 @@ def pretty(tree: Tree, columns: int = 100) -> str:
 
 
 def plain_word(word: str) -> str:
-    """The word as it was printed: -LRB- is (, `1\\/2` is 1/2 and `\\*` is *."""
+    """The word as it was printed, such as ( for -LRB-, 1/2 for `1\\/2` and * for `\\*`."""
     for code, bracket in _CODES.items():
         word = word.replace(code, bracket)
     return word.replace("\\/", "/").replace("\\*", "*")
 
 
 def with_tags_of(tree: Tree, other: Tree) -> Tree:
-    """The tree `tree`, but with the tags of `other`, which is a tree over the same words."""
+    """The tree `tree` with other tags: those of `other`, which is a tree over the same words."""
     tags = (leaf.label for leaf in other.leaves())
     return tree.fold(
         lambda node, inside: Tree(
@@ -143,7 +147,10 @@ _ROUND = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
 
 @dataclass(slots=True)
 class _Bracket:
-    """A bracket that is still open, its place in the file, and the content read so far."""
+    """A bracket that is still open, its place in the file, and its content read so far.
+
+    `texts` are the texts after the label that are not in brackets of their own.
+    """
 
     label: str
     line: int
@@ -198,7 +205,10 @@ class _Reader:
             )
 
     def _begin_child(self, at: int) -> None:
-        """Use the text before this child, if any, as the open bracket's label: S in `( S (NP`."""
+        """Use the text before this child, if any, as the open bracket's label: S in `( S (NP`.
+
+        Raises DataError if the open bracket has a label already, or several texts.
+        """
         if self._open and (around := self._open[-1]).texts:
             if around.label or len(around.texts) > 1:
                 raise self._beside(around.texts[-1], at)
@@ -274,7 +284,7 @@ def _clipped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A tree and its length on one line; the length is stored, so that it is measured only once."""
+    """A tree, its length on one line in characters, and its children, measured in the same way."""
 
     tree: Tree
     length: int

@@ -1,7 +1,8 @@
 """Punctuation marks and their Penn tags: EVALB leaves words with these tags out of a comparison.
 
-EVALB can compare a parse with the gold tree only if it leaves out the same words in both trees. It
-finds these words by the tags in each tree. So a parser must give punctuation marks these tags.
+EVALB can compare a parse with the gold tree only if EVALB leaves out the same words in both trees.
+EVALB finds these words by the tags in each tree. So a parser must give punctuation marks the tags
+in `TAGS`.
 """
 
 TAGS = frozenset({",", ":", ".", "``", "''"})
@@ -13,6 +14,7 @@ MARKS = {
     **dict.fromkeys(["''", "”", "’"], "''"),
     ",": ",",
 }
-"""Words that are punctuation, with their tags."""
+"""For each word that is a punctuation mark, its tag."""
 EITHER = frozenset({"'", "-", "–", "—", '"', ":"})
-"""Words that are not always punctuation: ' may be a possessive, - a hyphen, : part of 1:2."""
+"""Words that are punctuation in some sentences but not in others: for example, ' may also mark a
+possessive, - may join two words, and : may stand between two numbers."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from regard.trees.tree import Tree
 
 REPLACED = 0.15
-"""The probability that a phrase is replaced."""
+"""The probability that a phrase is replaced, if there is a phrase to replace it."""
 MOST_TREES = 20_000
 """Phrases are taken from at most this many trees, the first ones, so that memory is bounded."""
 
@@ -38,7 +38,7 @@ class Phrases:
                     self._by_labels[node.label, child.label].append(child)
 
     def recombined(self, tree: Tree, draw: random.Random) -> Tree | None:
-        """The tree with some phrases replaced, at random.
+        """The tree with some phrases replaced at random, by numbers from `draw`.
 
         Returns None if no phrase changed, or if the new sentence has more words than the longest
         sentence of the given trees.

@@ -1,6 +1,6 @@
 """§6.3 Remove what a parser does not learn: traces, function tags, the bracket around the tree.
 
-The whole field trains parsers on trees of the Penn treebank that are stripped like this.
+Parsers are usually trained and tested on trees of the Penn treebank that are stripped like this.
 """
 
 import re
@@ -8,9 +8,9 @@ import re
 from regard.trees.tree import Tree
 
 TRACE = "-NONE-"
-"""Tag of an element that is not spoken: `(NP-SBJ (-NONE- *-1))`."""
+"""The tag of a trace, an element of the tree that is not spoken: `(NP-SBJ (-NONE- *-1))`."""
 OUTER = ("", "TOP", "ROOT", "S1", "VROOT")
-"""Labels of a bracket that is around the whole tree and says nothing about the sentence."""
+"""Labels of outer brackets, which are around the whole tree and say nothing about the sentence."""
 
 _FUNCTION = re.compile(r"[-=]")
 
@@ -34,20 +34,23 @@ def without_traces(tree: Tree) -> Tree | None:
 
 
 def without_functions(tree: Tree) -> Tree:
-    """The tree with each label reduced to its category: NP-SBJ-1, NP=2 and NP all become NP.
+    """The tree with each label and tag cut to its category: NP-SBJ-1, NP=2 and NP all become NP.
 
-    Tags of words are cut in the same way. A label that begins with a hyphen, -LRB-, is not cut.
+    A label or tag that begins with a hyphen or an equals sign, such as -LRB-, is not cut.
     """
     return tree.fold(lambda node, inside: Tree(category(node.label), tuple(inside), node.word))
 
 
 def category(label: str) -> str:
-    """A label up to its first hyphen or equals sign; -LRB-, which begins with one, is not cut."""
+    """The part of a label before its first hyphen or equals sign.
+
+    A label that begins with such a character, like -LRB-, is returned whole.
+    """
     return _FUNCTION.split(label, maxsplit=1)[0] or label
 
 
 def without_outer(tree: Tree) -> Tree:
-    """The tree without outer brackets, which have a label of OUTER and a single child."""
+    """The tree without its outer brackets: they have a label in OUTER, and a single child."""
     while tree.label in OUTER and len(tree.children) == 1:
         tree = tree.children[0]
     return tree

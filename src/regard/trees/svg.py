@@ -10,7 +10,7 @@ from regard.trees.tree import Tree
 
 FONT_SIZE = 16
 CELL = 10
-"""Width of a cell in pixels; a character of a fixed-width font of FONT_SIZE takes 9.6."""
+"""Width of a cell in pixels; a character of a fixed-width font of FONT_SIZE takes about 9.6."""
 LEVEL = 44
 """Pixels between the base lines of neighbouring levels."""
 MARGIN = 8
@@ -21,7 +21,10 @@ _STYLES: dict[NodeKind, str] = {"phrase": ' font-weight="600"', "tag": ' opacity
 
 
 def svg(tree: Tree) -> str:
-    """The tree as an SVG element, from the top down; raises DataError if it is too deep to draw."""
+    """The tree as an SVG element, from the top down.
+
+    Raises DataError for a tree of more than `layout.MOST_LEVELS` levels.
+    """
     texts, branches = [], []
     width = height = 0
     for item in placed(tree):
@@ -51,6 +54,9 @@ def _middle(cell: int) -> int:
 
 
 def _middle_of_text(item: Placed) -> int:
-    """The x of the middle of a text: the x of its branches, unless the text was moved aside."""
+    """The x, in pixels, of the middle of a text.
+
+    It is the x of the text's branches, unless the text was moved aside to fit into its subtree.
+    """
     middle = MARGIN + CELL * item.left + CELL * item.width // 2
     return _middle(item.centre) if abs(middle - _middle(item.centre)) < CELL else middle

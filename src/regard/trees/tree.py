@@ -77,9 +77,10 @@ class Tree:
         return found
 
     def fold(self, combine: Callable[[Tree, list[_T]], _T]) -> _T:
-        """Call `combine(node, results for its children)` for every node, children first.
+        """Call `combine(node, results of its children)` for every node, children first.
 
-        Returns the result for this node, which is computed last.
+        Children are called from left to right. Returns the result of this node, which is computed
+        last.
         """
         done: list[_T] = []
         for node in reversed(list(self._backwards())):
@@ -120,7 +121,7 @@ class Tree:
         return _unflattened, (self._flat(),)
 
     def _backwards(self) -> Iterator[Tree]:
-        """All nodes, a phrase first, then its children from right to left."""
+        """All nodes: a phrase before its children, the children from right to left."""
         todo = [self]
         while todo:
             node = todo.pop()
@@ -134,7 +135,8 @@ class Tree:
 
 
 _Node = tuple[str, str | None, int]
-"""Label, word, number of children; a tree is a list of nodes, each after its children."""
+"""Label, word and number of children of a node. A list of such nodes describes a tree if each node
+comes after its children."""
 
 
 def _unflattened(nodes: Iterable[_Node]) -> Tree:
