@@ -1,5 +1,5 @@
 """Import models from other programs, and export models to other programs.
 
-After a conversion, the original and the converted model are compared on the same sentences, if both
-can be run here.
+After a conversion, the original model and the converted model are compared on the same sentences,
+if both models can be run here.
 """

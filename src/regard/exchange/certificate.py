@@ -47,7 +47,7 @@ class Side(Protocol):
         """The names and versions of the packages that this side uses to compute."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The source ids of each text, with </s> at the end, from this model's own tokenizer."""
+        """The source ids of each text, with </s> at the end, by this model's own tokenizer."""
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
         """[target, vocabulary] The logits of the next token, after each token of `target`.
@@ -58,8 +58,8 @@ class Side(Protocol):
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
         """The best output for each source, by beam search or, if `beam` is 1, by greedy search.
 
-        Including </s>, which is not returned, an output has at most `most` tokens. `alpha` is the
-        exponent of the length penalty, which has no effect if `beam` is 1.
+        An output has at most `most` tokens; this number includes </s>, which is not returned.
+        `alpha` is the exponent of the length penalty, which has no effect if `beam` is 1.
         """
 
 
@@ -71,7 +71,7 @@ class Certificate(BaseModel):
     conversion: str
     """The kind of conversion, such as "hf to regard"."""
     date: str
-    """The day and time of the conversion, in UTC."""
+    """The day and time of the conversion, in UTC, such as "2026-01-31T12:00:00+00:00"."""
     versions: dict[str, str]
     """The versions of the packages that ran the two sides, and the number format if CTranslate2 ran
     one. If nothing was compared, only the versions for regard's side are listed."""
@@ -85,7 +85,8 @@ class Certificate(BaseModel):
     encoded: float = 0.0
     """The fraction of sentences, from 0 to 1, that both tokenizers encode as the same ids."""
     difference: float = 0.0
-    """The largest absolute difference between corresponding logits of the two sides."""
+    """The largest absolute difference between corresponding logits of the two sides. Logits of
+    vocabulary entries that neither model ever outputs (`IMPOSSIBLE`) are left out."""
     range: float = 0.0
     """The largest compared logit of the other program's model minus its smallest compared logit."""
     greedy: float = 0.0
@@ -158,10 +159,11 @@ def certify(
 ) -> Certificate:
     """Run sentences through both sides, and compare the logits and the outputs.
 
-    `ours` is regard's model, and `theirs` is the other program's model. Sources are shortened to
-    `longest` tokens; outputs have at most `longest` tokens, and at most WRITTEN. Both decoders read
-    the greedy outputs of `ours` as targets, and the logits at each position are compared. `penalty`
-    is only recorded: it names the length penalty with which both sides search. Raises
+    `ours` is regard's model, and `theirs` is the other program's model; `sources` are sentences as
+    text. Sources are shortened to `longest` tokens; outputs have at most `longest` tokens, and at
+    most WRITTEN. Both decoders read the greedy outputs of `ours` as targets, and the logits at each
+    position are compared. `alpha` is the exponent of the length penalty in beam search. `penalty`,
+    the kind of this penalty, is only recorded: both sides must already be set to it. Raises
     ModelError if the two vocabularies differ in size, if a compared logit is NaN or infinite, or if
     two logits differ by more than `tolerance` times `Certificate.range`. For an export with rounded
     weights, `tolerance` is None: then logits may differ by any finite amount.
@@ -198,7 +200,10 @@ def _compared(
     conversion: str,
     tolerance: float | None,
 ) -> tuple[float, float]:
-    """Return `Certificate.difference` and `Certificate.range`; raises ModelError like `certify`."""
+    """Compare the logits; return `Certificate.difference` and `Certificate.range`.
+
+    Raises ModelError in the same cases as `certify`.
+    """
     difference, low, high = 0.0, np.inf, -np.inf
     for source, target in zip(sources, targets, strict=True):
         a, b = (side.logits(source, [BOS, *target]) for side in (ours, theirs))

@@ -21,8 +21,8 @@ def write_certified(
     `fill` writes its files into a temporary folder. Then `prove` is called with this folder, and
     returns the certificate. At the end, the folder gets the name `out`. The directory is sealed:
     its manifest has the checksums of all files, and the entries of `about`. If `fill` or `prove`
-    raises an error, the folder is removed. Raises RegardError if `out` cannot be written, is the
-    current directory, or exists and is not an empty directory.
+    raises an error, the folder is removed. Raises RegardError if `out` cannot be written, or if
+    `refuse_existing` refuses `out`.
     """
     refuse_existing(out)
     with refusing_write_errors(out), new_directory(out) as folder:

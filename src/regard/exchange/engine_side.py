@@ -18,8 +18,8 @@ from regard.text.tokenizer import EOS
 class EngineSide:
     """A `Side` of a certificate: a translator that uses an engine (CTranslate2 or ONNX Runtime).
 
-    The engine computes the logits. The translator decides whether the engine or regard does the
-    beam search. `rules` are the settings of the search, apart from beam and alpha.
+    The engine computes the logits. CTranslate2 also searches; with ONNX Runtime, regard searches.
+    `rules` are the settings of the search; the method `beam` replaces beam and alpha in them.
     """
 
     def __init__(self, translator: EngineTranslator, rules: SearchRecipe):
@@ -31,13 +31,13 @@ class EngineSide:
         return self._translator.versions
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The source ids of texts, each ending in </s>."""
+        """The source ids of each text, with </s> at the end, by regard's tokenizer."""
         return [[*ids, EOS] for ids in self._translator.tokenizer.encode(texts)]
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
         """[target, vocabulary] The logits of the next token, after each token of `target`.
 
-        The engine computes the logits in one step for each token.
+        `target` begins with <s>. The engine computes the logits in one step for each token.
         """
         model, found = self._translator.model, []
         state = model.start(one_per_row([source]))
@@ -47,7 +47,7 @@ class EngineSide:
         return np.stack(found)
 
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
-        """The best output of the translator's beam search for each source."""
+        """The best output of the translator's search for each source; see `Side.beam`."""
         rules = self._rules.but(beam=beam, alpha=alpha)
         found = self._translator.found(sources, [most] * len(sources), rules, 1)
         return [list(best.tokens) for [best] in found]

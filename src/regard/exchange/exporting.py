@@ -23,7 +23,7 @@ from regard.recipe import SearchRecipe
 from regard.run.model_directory import EXPORTED, Model, open_model
 
 EXPORT_FORMATS = ("hf", "ctranslate2", "onnx", "argos")
-"""Formats that a model can be exported to."""
+"""The formats to which a model can be exported."""
 PRECISIONS = ("fp32", "int8", "int8_float32", "bfloat16")
 """The number formats of an export to ctranslate2 or argos; the other exports are in fp32."""
 
@@ -42,12 +42,14 @@ def write_export(
 
     `format` is one of EXPORT_FORMATS, and `precision` is the number format, one of PRECISIONS.
     `changes` replace settings of the beam search; an example is "search.alpha=0". `pair` and `text`
-    are only for argos: `pair` names the languages, such as "en-de", and `text` names files, on
-    whose lines the exported tokenizer is tested. Raises RecipeError for an invalid option,
-    ModelError if the model cannot be opened, if the format cannot represent it or if logits differ
-    too much, MissingExtra if a package that the export needs is not installed, DataError for a file
-    of `text` that cannot be read, RegardError if `out` cannot be written, or exists and is not an
-    empty directory. After an error, nothing is left behind.
+    are only for argos: `pair` names the languages, such as "en-de". `text` names two files or more,
+    with text of both languages; the exported tokenizer is tested on their lines. After an error,
+    nothing is left behind.
+
+    Raises RecipeError for an invalid option; ModelError if the model cannot be opened, if the
+    format cannot represent the model, or if logits differ too much; MissingExtra if a package that
+    the export needs is not installed; DataError for a file of `text` that cannot be read;
+    RegardError if `out` cannot be written, or exists and is not an empty directory.
     """
     _check(format, precision, changes, pair, text)
     refuse_existing(out)
@@ -189,15 +191,15 @@ def _write(
 def _about(model: Model, format: str, positions: int) -> dict[str, Any]:  # noqa: A002
     """The entries of the exported model's manifest.
 
-    The entries of `model`'s own manifest are copied, except those that seal its directory, such as
-    checksums. The format, the number of positions and regard's version are added.
+    The entries of `model`'s own manifest are copied, except those in SEAL, such as checksums. The
+    format, the number of positions and regard's version are added.
     """
     provenance = {key: value for key, value in model.manifest.items() if key not in SEAL}
     return {**provenance, EXPORTED: format, "positions": positions, "by": __version__}
 
 
 def _rules(model: Model, format: str) -> SearchRecipe:  # noqa: A002
-    """The settings of the search by which an exported model is compared with `model`."""
+    """The settings of the search with which `model` and its export are compared."""
     search = model.recipe.search
     rules = search if format == "onnx" else search.but(finish="beam")
     # `transformers` lacks GNMT's length penalty (§6.1). If the recipe has this penalty, both models
@@ -214,7 +216,10 @@ def _certified(
     positions: int,
     tolerance: float | None,
 ) -> Certificate:
-    """Compare `model` with `theirs`, the exported model; both use the same settings of search."""
+    """Compare `model` with `theirs`, the exported model, and return the certificate.
+
+    Both models search with the same settings. Raises ModelError if logits differ too much.
+    """
     rules = _rules(model, format)
     return certify(
         OurSide(model, rules),

@@ -27,8 +27,10 @@ class Foreign:
     format: str
     """The name of the foreign format, such as "hf"."""
     where: Path
+    """The file or directory of the foreign model."""
     recipe: Recipe
     weights: dict[str, Tensor]
+    """The weights in fp32, under regard's names."""
     tokenizer: AnyTokenizer
     files: dict[str, str]
     """SHA-256 checksums of the files that were read. Each key is the name of a file or, if several
@@ -49,12 +51,12 @@ def not_run(why: str) -> Callable[[], Side]:
 
 
 def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) -> Recipe:
-    """A recipe (configuration of regard) with the given fields and sizes.
+    """A recipe (configuration of regard) with the given fields; all others keep their defaults.
 
     `vocabulary` is the number of vocabulary entries; a number below 300 becomes 300. `longest` is
-    the maximum length of a source in tokens, limited to the range from 2 to 2**20. `fields` must
-    include `d_model` and `heads`. Raises ModelError, which names the file `where`, if no recipe can
-    have these fields.
+    the maximum length of a source in tokens; numbers below 2 become 2, and numbers above 2**20
+    become 2**20. `fields` must include `d_model` and `heads`. Raises ModelError, which names the
+    file `where`, if no recipe can have these fields.
     """
     width, heads = fields["d_model"], fields["heads"]
     if heads > 0 and width % heads:
@@ -129,7 +131,8 @@ class ForeignConfig:
     def only(self, key: str, *values: Any) -> None:
         """Raise ModelError if a key has a value that is not one of `values`.
 
-        A missing key counts as the first of `values`, and is accepted.
+        A missing key is accepted. A boolean is not accepted in place of the number 0 or 1, nor such
+        a number in place of a boolean; the first of `values` tells which of the two is meant.
         """
         value = self._content.get(key, values[0])
         if value not in values or isinstance(value, bool) != isinstance(values[0], bool):

@@ -40,8 +40,9 @@ def read_hf(directory: Path) -> Foreign:
     The files are config.json, generation_config.json if there is one, model.safetensors or
     pytorch_model.bin, source.spm, target.spm, vocab.json and, if they exist, target_vocab.json
     and tokenizer_config.json. If `regard export hf` wrote the directory from a model with regard's
-    own tokenizer, that model is restored. Raises ModelError for a model that cannot be converted
-    exactly, and MissingExtra if SentencePiece is needed and not installed.
+    own tokenizer, that model is restored (`read_own_hf`). Raises ModelError for a file that is
+    missing or damaged, or a model that cannot be converted exactly, and MissingExtra if
+    SentencePiece is needed and not installed.
     """
     if is_own(directory):
         return read_own_hf(directory)
@@ -201,7 +202,8 @@ def _tables(
     """The source's embedding, the target's embedding, and the matrix before the softmax.
 
     Each matrix is [entries, d_model]. Tied matrices are returned as one tensor. If the file stores
-    a tied matrix under several names, only one of these copies is used.
+    a tied matrix under several names, only one of these copies is used. Raises ModelError if the
+    file lacks a matrix, or if a matrix does not have the shape that `config` asks for.
     """
     source, target = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
     shared, output = "model.shared.weight", "lm_head.weight"
@@ -229,10 +231,10 @@ def _tables(
 def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[Tensor | None, dict[str, Any]]:
     """The stored table of positional encodings, and the recipe's fields for learned positions.
 
-    Returns None and no fields if no table is stored. Also returns None and no fields if the stored
-    tables hold the sinusoids of §3.5 with all sines before all cosines, because regard computes
-    such sinusoids itself. Raises ModelError for other tables, unless encoder and decoder have equal
-    ones.
+    The table is [positions, d_model]. Returns None and no fields if no table is stored. Also
+    returns None and no fields if the stored tables hold the sinusoids of §3.5 with all sines before
+    all cosines, because regard computes such sinusoids itself. Raises ModelError for other tables,
+    unless the tables of encoder and decoder are equal.
     """
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     d_model = recipe.model.d_model

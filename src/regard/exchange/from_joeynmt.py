@@ -50,9 +50,9 @@ def read_joeynmt(directory: Path, texts: Texts | None = None) -> Foreign:
     """Read config.yaml, a checkpoint and the vocabularies of a directory.
 
     `texts` names the files of the tokenizer that are not in the directory. Raises ModelError for a
-    model that cannot be converted exactly, MissingExtra if a package is not installed, and
-    RecipeError for an invalid language code, or if `texts` names too many files, or files and
-    languages that do not fit together.
+    file that is missing or damaged, or a model that cannot be converted exactly; MissingExtra if a
+    package is not installed; RecipeError for an invalid language code, or if `texts` names too many
+    files, or files and languages that cannot be combined.
     """
     config = ForeignConfig(
         parse_yaml(text_of_file(directory / "config.yaml"), directory / "config.yaml"),
@@ -177,10 +177,11 @@ class _Side(NamedTuple):
 
 
 def _side(section: ForeignConfig, *, cuts: bool) -> _Side:
-    """How the text of a side is divided; `cuts` tells whether JoeyNMT divides it itself.
+    """How the text of a side is divided; `section` is the side's part of the configuration.
 
-    Raises ModelError if no tokenizer of regard divides text in this way, or if JoeyNMT divides
-    words by a sub-word model and the configuration names no file of it.
+    `cuts` tells whether JoeyNMT divides words itself (`_cuts`). Raises ModelError if no tokenizer
+    of regard divides text in this way, or if JoeyNMT divides words by a sub-word model and the
+    configuration does not name the file of this model.
     """
     about = section.section("tokenizer_cfg") if "tokenizer_cfg" in section else section
     about.only("pretokenizer", "none", "moses")
@@ -250,7 +251,7 @@ def _search(config: ForeignConfig) -> dict[str, Any]:
     """The recipe's fields for the configured beam search.
 
     JoeyNMT and regard use the same length penalty (§6.1). Without the key `beam_size`, JoeyNMT
-    searches greedily. JoeyNMT 1 has the greatest length of an output in the section `training`.
+    searches greedily. In JoeyNMT 1, the section `training` has the maximum length of an output.
     Raises ModelError for a search that no recipe can describe.
     """
     testing = config.section("testing") if isinstance(config.get("testing"), dict) else config
@@ -287,7 +288,10 @@ def _converted(
 def _own(
     weights: ForeignWeights, keys: ForeignConfig, tied: str, name: str, other: Tensor, entries: int
 ) -> Tensor:
-    """[entries, d_model] The matrix `name`; if the value of the key `tied` is true, `other`."""
+    """[entries, d_model] The matrix `name` or, if the value of the key `tied` is true, `other`.
+
+    `keys` is the section `model` of the configuration.
+    """
     if keys.flag(tied, False):
         weights.drop([name])
         return other

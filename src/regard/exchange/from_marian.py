@@ -31,7 +31,8 @@ from regard.text.foreign.base import ForeignTokenizer
 CONFIG = "special:model.yml"
 _ROWS = 1024
 """The number of positions of an imported model. marian-nmt computes sinusoids with another exponent
-than §3.5. For this reason, the imported model stores them as a table of learned positions."""
+than §3.5. For this reason, the imported model stores these sinusoids, as a table of learned
+positions."""
 _NORM_EPSILON = 1e-6
 _ACTIVATIONS = {"relu": "relu", "swish": "swish"}
 """regard's name of each activation function of marian-nmt. The "gelu" of marian-nmt is left out: it
@@ -61,9 +62,9 @@ _ATTENTION = {"self": "self", "cross": "context"}
 def read_marian(path: Path, texts: Texts) -> Foreign:
     """Read a .npz file; `texts` names the model's vocabularies and SentencePiece models.
 
-    Raises ModelError for a model that cannot be converted exactly, MissingExtra if a package is not
-    installed, and RecipeError if `texts` names too few or too many files, an invalid language code,
-    or files and languages that do not fit together.
+    Raises ModelError for a file that is missing or damaged, or a model that cannot be converted
+    exactly; MissingExtra if a package is not installed; RecipeError if `texts` names too few or too
+    many files, an invalid language code, or files and languages that cannot be combined.
     """
     arrays = read_npz(path)
     keys = _config(arrays, path)
@@ -95,9 +96,10 @@ def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfi
 
 
 def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, Tensor]:
-    """The parameters, renamed by `_renamed`; the matrix of a linear layer is [outputs, inputs].
+    """The parameters under the names that `_renamed` gives, as PyTorch stores parameters.
 
-    Raises ModelError for a parameter that is not in float32.
+    So the matrix of a linear layer is [outputs, inputs]. Raises ModelError for a parameter that is
+    not in float32.
     """
     found: dict[str, Tensor] = {}
     for name, array in arrays.items():
@@ -128,7 +130,10 @@ def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
 
 
 def _entries(weights: ForeignWeights) -> tuple[int, int]:
-    """The sizes of the source's and the target's vocabulary: the row counts of the embeddings."""
+    """The sizes of the source's and the target's vocabulary: the numbers of rows of the embeddings.
+
+    Raises ModelError if an embedding is missing.
+    """
     sizes = []
     for side in ("encoder", "decoder"):
         name = "Wemb" if "Wemb" in weights else f"{side}_Wemb"
@@ -195,7 +200,7 @@ def _converted(
 
 
 def _output(weights: ForeignWeights, keys: ForeignConfig, target: Tensor) -> Tensor:
-    """The matrix before the softmax, [entries, d_model]."""
+    """[entries, d_model] The matrix before the softmax, which may be the `target` embedding."""
     if keys.flag("tied-embeddings", False) or keys.flag("tied-embeddings-all", False):
         return target
     if "decoder_ff_logit_out_Wt" in weights:

@@ -46,11 +46,10 @@ _FEED_FORWARD = {"1": "w_1", "2": "w_2", "norm": "layer_norm"}
 def read_opennmt(path: Path, texts: Texts) -> Foreign:
     """Read a .pt file, which contains the model and its vocabularies.
 
-    `texts` names SentencePiece models, or files of merges by subword-nmt.
-
-    Raises ModelError for a model that cannot be converted exactly, MissingExtra if a package is not
-    installed, and RecipeError if `texts` names too many files, an invalid language code, or files
-    and languages that do not fit together.
+    `texts` names SentencePiece models, or files of merges by subword-nmt and languages for Moses'
+    tokenizer. Raises ModelError for a file that is missing or damaged, or a model that cannot be
+    converted exactly; MissingExtra if a package is not installed; RecipeError if `texts` names too
+    many files, an invalid language code, or files and languages that cannot be combined.
     """
     content = read_pickled(path)
     if not isinstance(content, dict) or not {"model", "generator", "opt", "vocab"} <= set(content):
@@ -79,7 +78,11 @@ def _options(opt: Any, path: Path) -> ForeignConfig:
 
 
 def _vocabularies(vocab: Any, path: Path) -> list[Vocabulary]:
-    """The vocabularies of source and target, or only one vocabulary if both are equal."""
+    """The vocabularies of source and target, or only one vocabulary if both are equal.
+
+    Raises ModelError if `vocab` does not hold the vocabularies as OpenNMT-py 3 stores them, if a
+    vocabulary has a piece twice, or if the decoder begins with another piece than <s>.
+    """
     vocab = vocab if isinstance(vocab, dict) else {}
     begin = vocab.get("decoder_start_token", _BEGIN)
     if begin != _BEGIN:

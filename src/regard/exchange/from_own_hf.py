@@ -1,6 +1,7 @@
 """Read a directory that `regard export hf` wrote, and restore the weights bit for bit.
 
-Only W_q may differ, by rounding: with model.score = dot, the export multiplied W_q by sqrt(d_k).
+Only W_q may differ, by rounding: with model.score = dot, the export multiplied W_q by sqrt(d_k),
+and the import divides W_q by sqrt(d_k).
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ def is_own(directory: Path) -> bool:
 def read_own_hf(directory: Path) -> Foreign:
     """Read the recipe, the tokenizer and the weights; raises ModelError for a bad or missing file.
 
-    The weights may differ from the exported ones: `transformers` may have trained the model further
-    and saved the weights under the same names, perhaps in 16 bits. If `model.embeddings` is
-    "inputs", source and target had one embedding before the export, but `transformers` trains two
-    embeddings. If the two embeddings differ now, the restored model has both.
+    The weights in the directory may differ from the exported ones: `transformers` may have trained
+    the model further and saved the weights under the same names, perhaps in 16 bits. If
+    `model.embeddings` is "inputs", source and target had one embedding before the export, but
+    `transformers` trains two embeddings. If the two embeddings differ now, the restored model has
+    both.
     """
     path = directory / "model.safetensors"
     files = {name: checksum_of(directory / name) for name in ("recipe.toml", OURS, path.name)}
@@ -105,10 +107,10 @@ def _matrices(
 
 
 def _in_our_order(found: dict[str, Tensor], recipe: ModelRecipe) -> dict[str, Tensor]:
-    """Put the d_model dimensions of the weights into regard's order again.
+    """Return the weights with their d_model dimensions in regard's order again.
 
-    If `recipe.score` is "dot", W_q is divided by sqrt(d_k), because the export multiplied W_q by
-    sqrt(d_k).
+    If `recipe.score` is "dot", W_q and its bias are divided by sqrt(d_k), because the export
+    multiplied them by sqrt(d_k).
     """
     back = torch.from_numpy(np.argsort(order_of_dimensions(recipe)))
     ordered: dict[str, Tensor] = {}

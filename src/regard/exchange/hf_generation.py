@@ -1,8 +1,8 @@
 """Read the configuration of Hugging Face's `generate`, as settings of regard's search.
 
 Only the keys in `GENERATION_KEYS` are read. If regard's search cannot do what such a key asks for,
-ModelError is raised, and names the key. But if the maximum length of an output is larger than a
-recipe allows, this length is lowered (`most_extra`).
+a ModelError names the key. There is one exception: if the maximum length of an output is larger
+than a recipe allows, this length is lowered (`most_extra`).
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "sequence_bias": (None,),
     "stop_strings": (None,),
 }
-"""Keys of a generation config that can change outputs. With the values listed here, a key does not
-change outputs; with any other value, the import is refused."""
+"""Keys of a generation config that can change outputs, each with the values that do not change
+outputs. If a key has any other value, the import is refused."""
 SPECIAL_IDS = "eos_token_id", "pad_token_id", "decoder_start_token_id"
 GENERATION_KEYS = (
     *_ONLY, *SPECIAL_IDS, "bad_words_ids", "length_penalty", "max_length", "max_new_tokens",
@@ -56,9 +56,11 @@ class Generation:
 
     beam: int
     alpha: float
+    """The exponent of the length penalty."""
     limit: int
     """An output has at most this many tokens, </s> included."""
     start: int
+    """The id with which the decoder begins. `end` is the id of </s>, `pad` that of the padding."""
     end: int
     pad: int
     forbidden: frozenset[int]
@@ -68,7 +70,7 @@ class Generation:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a recipe, with their values, that describe this search."""
+        """The fields of a recipe that describe this search, with their values."""
         return {
             "beam": self.beam,
             "alpha": self.alpha,
@@ -126,7 +128,10 @@ def generation_of(keys: ForeignConfig, vocabulary: int) -> Generation:
 
 
 def _id(keys: ForeignConfig, key: str, vocabulary: int) -> int:
-    """The id of a key, whose value may be a list of one id; raises ModelError for another value."""
+    """The id that is the value of a key; the value may also be a list of one id.
+
+    Raises ModelError for any other value, or if the key is missing.
+    """
     value = keys.get(key)
     if isinstance(value, list) and len(value) == 1:
         [value] = value
@@ -154,7 +159,10 @@ def _forbidden(keys: ForeignConfig, vocabulary: int, end: int) -> frozenset[int]
 
 
 def _ids(keys: ForeignConfig, key: str, ids: Any, vocabulary: int) -> frozenset[int]:
-    """The list `ids`, which is the value of a key, as a set; raises ModelError for other values."""
+    """The ids in the list `ids`, as a set; raises ModelError unless it is a list of valid ids.
+
+    `key` is the name that the error gives to the list.
+    """
     if not isinstance(ids, list) or not all(type(i) is int and 0 <= i < vocabulary for i in ids):
         raise keys.refusal(key, f"ids of the {vocabulary:,} entries")
     return frozenset(ids)

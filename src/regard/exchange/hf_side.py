@@ -39,10 +39,12 @@ class MarianSide:
     ):
         """`order` (for the target) and `source_order` map MarianMTModel's ids to regard's ids.
 
-        start     MarianMTModel's id with which the decoder begins
-        end       MarianMTModel's id of </s>
-        left_out  MarianMTModel's ids that the softmax leaves out
-        options   further arguments for the method `generate`
+        model      an object of the class MarianMTModel
+        tokenizer  the model's tokenizer, an object of `transformers`
+        start      MarianMTModel's id with which the decoder begins
+        end        MarianMTModel's id of </s>
+        left_out   MarianMTModel's ids that the softmax leaves out
+        options    further arguments for the model's method `generate`
         """
         self._model, self._tokenizer = model, tokenizer
         self._order, self._source_order = order, source_order
@@ -57,7 +59,7 @@ class MarianSide:
         return {"transformers": transformers.__version__, "torch": torch.__version__}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The source ids of texts by MarianMTModel's tokenizer, mapped to regard's ids."""
+        """The source ids of each text, by MarianMTModel's tokenizer, mapped to regard's ids."""
         found = self._tokenizer(list(texts)).input_ids
         return [[int(self._source_order.ids[i]) for i in row] for row in found]
 
@@ -65,7 +67,8 @@ class MarianSide:
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
         """[target, vocabulary] The logits of the next token, after each token of `target`.
 
-        A logit is -inf if MarianMTModel lacks the entry, or leaves the entry out of the softmax.
+        `target` begins with <s>. The logit of an entry of the vocabulary is -inf if MarianMTModel
+        lacks the entry, or leaves the entry out of the softmax.
         """
         theirs = self._order.foreign_ids
         begun = [self._start if i == BOS else theirs[i] for i in target]
@@ -78,7 +81,7 @@ class MarianSide:
 
     @torch.inference_mode()
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
-        """The output of `generate` for each source, one source at a time."""
+        """The output of `generate` for each source, one source at a time; see `Side.beam`."""
         found = []
         for source in sources:
             tokens = self._model.generate(
@@ -101,8 +104,9 @@ def foreign_side(
 ) -> MarianSide:
     """A `Side` of a certificate: the foreign model in `directory`.
 
-    `tensors` are the weights of the model, so that `transformers` does not read weights from the
-    directory. Raises NotRunError if `transformers` is not installed, or cannot open the directory.
+    `tensors` are the weights of the model, by name; `transformers` gets these weights, and reads
+    none from the directory. `generation` has the settings of the search, and `tokenizer` the order
+    of the ids. Raises NotRunError if `transformers` is not installed, or cannot open the directory.
     """
     try:
         import transformers
@@ -131,7 +135,8 @@ def exported_side(directory: Path, vocabulary: MarianVocabulary) -> MarianSide:
     """A `Side` of a certificate: the model in a directory that `regard export hf` wrote.
 
     `transformers` opens the directory by from_pretrained, without options. Raises
-    ModuleNotFoundError if `transformers` is not installed.
+    ModuleNotFoundError if `transformers` is not installed, and the errors of `transformers` if the
+    directory cannot be opened.
     """
     import transformers
 

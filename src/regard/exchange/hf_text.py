@@ -1,4 +1,4 @@
-"""Write a tokenizer's files, which `transformers` can open by from_pretrained."""
+"""Write a tokenizer as files that `transformers` can open by from_pretrained."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ OURS = "regard.tokenizer.json"
 
 
 def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> None:
-    """Write the tokenizer's files; a text may have at most `positions` tokens.
+    """Write the tokenizer's files into a folder.
 
+    `positions` is the maximum length of a text in tokens, which the files give to `transformers`.
     Raises ModelError unless the tokenizer is regard's own, or MarianTokenizer can open its files.
     """
     if isinstance(tokenizer, Tokenizer):
@@ -32,7 +33,7 @@ def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> N
 def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
     """Write tokenizer.json for the library `tokenizers`, and tokenizer_config.json.
 
-    With this tokenizer.json, the library adds </s> to each line. Another file, with the name OURS,
+    With this tokenizer.json, the library adds </s> to each text. Another file, with the name OURS,
     is written for regard itself.
     """
     tokenizer.save(folder / "tokenizer.json")
@@ -85,5 +86,5 @@ def _write_marian(tokenizer: SentencePieceTokenizer, positions: int, folder: Pat
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write an object as a file of JSON, indented as Hugging Face does."""
+    """Write an object as a file of JSON, indented as in the files of Hugging Face."""
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

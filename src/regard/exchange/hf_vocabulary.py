@@ -37,7 +37,7 @@ class MarianVocabulary:
     ids: dict[str, int]
     """The exported ids of special tokens, by keys of a configuration, such as "eos_token_id"."""
     never: list[int]
-    """Exported ids that a search never chooses."""
+    """Exported ids that the search never chooses."""
     excluded: bool = False
     """Whether the softmax leaves out the ids of `never`."""
     tokenizer_class: str = "PreTrainedTokenizerFast"
@@ -46,7 +46,8 @@ class MarianVocabulary:
     def of(cls, model: Model) -> Self:
         """The vocabulary for exporting a model; an imported model gets its former ids back.
 
-        Raises ModelError if no exported entry can have the embedding of our <s>.
+        Raises ModelError if no exported entry can have the embedding of regard's <s>, with which
+        the exported decoder must begin.
         """
         tokenizer = model.tokenizer
         if not isinstance(tokenizer, ForeignTokenizer):
@@ -80,13 +81,13 @@ class MarianVocabulary:
 
     @classmethod
     def own(cls, size: int) -> Self:
-        """The vocabulary for a tokenizer of our own: the exported ids are our ids."""
+        """The vocabulary for a tokenizer of regard with `size` entries: all ids stay the same."""
         ids = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
         every = IdOrder(size=size, specials=(PAD, BOS, EOS))
         return cls(every, every, ids | {"decoder_start_token_id": BOS}, [PAD, BOS])
 
     def rows(self, matrix: _Matrix) -> _Matrix:
-        """The rows of a matrix of the target, in the order of the exported ids."""
+        """[size, d_model] The rows of a matrix of the target, in the order of the exported ids."""
         return np.ascontiguousarray(matrix[self.order.ids])
 
     def target_rows(self, matrix: _Matrix) -> _Matrix:
@@ -115,7 +116,11 @@ class MarianVocabulary:
 
 
 def _same_row(matrix: _Matrix, theirs: NDArray[np.int64]) -> int:
-    """The exported id of an entry that has the same embedding as our <s>; -1 if there is none."""
+    """The largest exported id with the same embedding as regard's <s>; -1 if there is none.
+
+    `matrix` has the target's embeddings in regard's order; `theirs` has regard's id of each
+    exported id.
+    """
     equal = np.flatnonzero((matrix[theirs] == matrix[BOS]).all(1))
     return int(equal[-1]) if len(equal) else -1
 

@@ -56,7 +56,8 @@ def _opened(directory: Path) -> tuple[Model | Exported, int | None]:
 def _scores(directory: Path) -> dict[str, Any]:
     """The step and the figures of the last validation in the journal.
 
-    Empty without a journal or a validation. Raises ModelError if the journal is damaged.
+    The dictionary is empty if there is no journal, or no validation in the journal. Raises
+    ModelError if the journal is damaged.
     """
     path = directory / "journal.jsonl"
     if not path.is_file():

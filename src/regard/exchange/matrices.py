@@ -27,7 +27,7 @@ Kind = Literal["shared", "target", "inputs", "apart"]
 class ForeignMatrices:
     """A foreign model's embeddings `source` and `target`, and `output`, the matrix before softmax.
 
-    Each matrix is [entries, d_model]; the number of a row is a foreign id.
+    Each matrix is [entries, d_model]; the index of a row is a foreign id.
     """
 
     tokenizer: ForeignTokenizer[Any]
@@ -35,7 +35,7 @@ class ForeignMatrices:
     target: Tensor
     output: Tensor
     bias: Tensor | None
-    """[entries] The bias before the softmax, if there is one."""
+    """[entries] The bias before the softmax, in the order of foreign ids; None if there is none."""
     start: Tensor
     """[d_model] The vector that the decoder begins with, before scaling."""
     never: frozenset[int] = frozenset()
@@ -53,8 +53,8 @@ class ForeignMatrices:
     ) -> Self:
         """The matrices of a model whose decoder begins with an entry of its vocabulary.
 
-        This entry becomes our <s>. Raises ModelError, which begins with `where`, if the target's
-        vocabulary has no such entry.
+        This entry, which `tokenizer` maps to <s>, becomes regard's <s>. Raises ModelError, which
+        begins with `where`, if the target's vocabulary has no such entry.
         """
         begin = tokenizer.order.specials[BOS]
         if begin < 0:
@@ -72,7 +72,7 @@ class ForeignMatrices:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a recipe that follow from the matrices."""
+        """The fields of a recipe that follow from the matrices, with their values."""
         return {"embeddings": self.kind, "output_bias": self.output_bias is not None}
 
     @property
@@ -108,7 +108,7 @@ class ForeignMatrices:
 
 
 def _ordered(table: Tensor, order: IdOrder, start: Tensor | None) -> Tensor:
-    """The rows of `table` in the order of regard's ids.
+    """The rows of `table`, a matrix in the order of foreign ids, in the order of regard's ids.
 
     If an id of regard has no foreign id, its row has only zeros. Unless `start` is None, the row of
     <s> is `start`.

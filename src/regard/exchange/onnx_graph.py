@@ -5,9 +5,10 @@
               [rows, vocabulary], and the past with one position more
 
 The axis named source is the length of the padded sources. The memory is the encoder's output. A row
-is one hypothesis. The past is a plain cache: keys [rows, heads, length, d_k] and values [rows,
-heads, length, d_v] of each layer, of length 0 before the first token, which is <s>. Padding of the
-source is id 0. All axes except heads and widths are dynamic.
+is one hypothesis. The past has, for each decoder layer, the keys [rows, heads, length, d_k] and the
+values [rows, heads, length, d_v] of self-attention at all earlier positions; length is 0 before the
+first token, which is <s>. The source's padding has the id 0. The number of heads, d_k, d_v and the
+size of the vocabulary are fixed; all other axes are dynamic.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ IR_VERSION = 8
 
 
 class Graph:
-    """A graph that is built node by node; methods that add a value return the name of the value."""
+    """A graph that is built node by node; a value in the graph is known by its name.
+
+    A method that adds a value to the graph returns the value's name.
+    """
 
     def __init__(self, recipe: ModelRecipe, weights: NamedWeights, positions: NDArray[np.float32]):
         self.recipe, self._weights, self._positions = recipe, weights, positions
@@ -54,12 +58,18 @@ class Graph:
         )
 
     def input(self, name: str, shape: Sequence[str | int], kind: int = TensorProto.FLOAT) -> str:
-        """Declare an input; an axis with a name in place of a size is dynamic."""
+        """Declare an input of the graph; an axis is dynamic if it has a name in place of a size.
+
+        `kind` is the data type of the input, a constant of `TensorProto`.
+        """
         self._inputs.append(helper.make_tensor_value_info(name, kind, shape))
         return name
 
     def output(self, value: str, name: str, shape: Sequence[str | int]) -> None:
-        """Declare `value` as the output `name`."""
+        """Declare the value with the name `value` as an output of the graph, with the name `name`.
+
+        An axis is dynamic if `shape` has a name in place of its size.
+        """
         self._nodes.append(helper.make_node("Identity", [value], [name], name=name))
         self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
 
@@ -70,12 +80,12 @@ class Graph:
         return name
 
     def weight(self, name: str, *, transposed: bool = False) -> str:
-        """Add the model's weight of this name, as a constant."""
+        """Add the model's weight with this name as a constant, unless the graph already has it."""
         values = self._weights[name]
         return self.constant(name + ".T" * transposed, values.T if transposed else values)
 
     def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node with one output."""
+        """Add a node that computes the ONNX operator `kind`, and has one output."""
         name = f"{kind}_{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
         return name
@@ -89,12 +99,16 @@ class Graph:
         return self.constant(f"float {value}", np.array(value, np.float32))
 
     def linear(self, x: str, name: str) -> str:
-        """Add a linear layer: x W^T + b."""
+        """Add a linear layer, x W^T + b, with the weights of the module `name`."""
         product = self.node("MatMul", x, self.weight(f"{name}.weight", transposed=True))
         return self.node("Add", product, self.weight(f"{name}.bias"))
 
     def embedded(self, ids: str, first: str, matrix: str) -> str:
-        """§3.4 and §3.5: embed tokens [rows, length], whose positions begin at `first`."""
+        """§3.4 and §3.5: add the embedding [rows, length, d_model] of tokens [rows, length].
+
+        `matrix` is the name of the embedding's weight. Positions begin at `first`, a vector of one
+        number.
+        """
         scaled = self.node("Gather", self.weight(matrix), ids)
         if self.recipe.embedding_scale:
             scaled = self.node("Mul", scaled, self.number(self.recipe.d_model**0.5))
@@ -104,17 +118,17 @@ class Graph:
         return self.node("Add", scaled, self.node("Slice", table, first, end, self.integers(0)))
 
     def norm(self, x: str, name: str) -> str:
-        """Add LayerNorm(x)."""
+        """Add LayerNorm(x), with the weights of the module `name`."""
         weight, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
         epsilon = self.recipe.norm_epsilon
         return self.node("LayerNormalization", x, weight, bias, axis=-1, epsilon=epsilon)
 
     def before(self, x: str, name: str) -> str:
-        """The input of a sub-layer: x or, with pre-norm, LayerNorm(x)."""
+        """The input of the sub-layer `name`: x or, with pre-norm, LayerNorm(x)."""
         return self.norm(x, f"{name}.norm") if self.recipe.norm == "pre" else x
 
     def after(self, x: str, sublayer: str, name: str) -> str:
-        """§3.1: LayerNorm(x + Sublayer(x)); with pre-norm, there is no LayerNorm.
+        """§3.1: add LayerNorm(x + Sublayer(x)) or, with pre-norm, x + Sublayer(x).
 
         `sublayer` is the value of Sublayer(x). If `model.residual` is False, x is left out.
         """
@@ -122,7 +136,7 @@ class Graph:
         return total if self.recipe.norm == "pre" else self.norm(total, f"{name}.norm")
 
     def last(self, x: str, name: str) -> str:
-        """The output of a stack: LayerNorm(x) or, with post-norm, x."""
+        """The output of a stack (encoder or decoder): LayerNorm(x) or, with post-norm, x."""
         return x if self.recipe.norm == "post" else self.norm(x, name)
 
     def feed_forward(self, x: str, name: str) -> str:
@@ -148,7 +162,11 @@ class Graph:
         return self.node("Transpose", y, perm=[0, 2, 1, 3])
 
     def attended(self, query: str, keys: str, values: str, blocked: str, name: str) -> str:
-        """§3.2: attention in each head, then W^O; `blocked` is True at keys that are masked."""
+        """§3.2: add attention in each head, then W^O; the result is [rows, queries, d_model].
+
+        `query`, `keys` and `values` are [rows, heads, length, d]. `blocked` is True at keys that no
+        query attends to, [rows or 1, 1, 1, keys or 1].
+        """
         scores = self._scores(query, keys, name)
         scores = self.node("Where", blocked, self.number(float(np.finfo(np.float32).min)), scores)
         heads = self.node("MatMul", self.node("Softmax", scores, axis=-1), values)
@@ -157,7 +175,7 @@ class Graph:
         return self.linear(joined, f"{name}.W_o")
 
     def _scores(self, query: str, keys: str, name: str) -> str:
-        """[rows, heads, queries, keys] The score of each query for each key (§3.2.1)."""
+        """[rows, heads, queries, keys] Add the score of each query for each key (§3.2.1)."""
         if self.recipe.score == "additive":
             one, other = (
                 self.node("Unsqueeze", x, self.integers(axis))
@@ -186,7 +204,11 @@ class Graph:
 def encoder_graph(
     recipe: ModelRecipe, weights: NamedWeights, positions: NDArray[np.float32]
 ) -> ModelProto:
-    """The graph of the encoder; it returns the memory's keys and values for each decoder layer."""
+    """The graph of the encoder; its outputs are keys and values of the memory, by decoder layer.
+
+    `positions` are the positional encodings of the source, [positions, d_model]. This module's
+    docstring names the inputs and outputs.
+    """
     graph = Graph(recipe, weights, positions)
     source = graph.input("source", ["sentences", "source"], TensorProto.INT64)
     x = graph.embedded(source, graph.integers(0), matrices_of(recipe).source)
@@ -210,7 +232,11 @@ def encoder_graph(
 def decoder_graph(
     recipe: ModelRecipe, weights: NamedWeights, positions: NDArray[np.float32]
 ) -> ModelProto:
-    """The graph of one step of the decoder."""
+    """The graph of one step of the decoder; its outputs are the logits and the new past.
+
+    `positions` are the positional encodings of the target, [positions, d_model]. This module's
+    docstring names the inputs and outputs.
+    """
     graph = Graph(recipe.decoder, weights, positions)
     tokens = graph.input("tokens", ["rows"], TensorProto.INT64)
     source = graph.input("source", ["rows", "source"], TensorProto.INT64)
@@ -229,10 +255,11 @@ def decoder_graph(
 
 
 def _decoder_layer(graph: Graph, y: str, layer: int, cache: Sequence[str], blocked: str) -> str:
-    """Add a decoder layer at one position; return the layer's output.
+    """Add a decoder layer at one position; return the name of the layer's output.
 
-    `cache` has the names that `_cache_inputs` returns. The keys and values of self-attention, at
-    this position and at all earlier positions, become outputs of the graph.
+    `y` is the layer's input, [rows, 1, d_model], and `cache` has the names that `_cache_inputs`
+    returns. The keys and values of self-attention, at this position and at all earlier positions,
+    become outputs of the graph.
     """
     memory_keys, memory_values, past_keys, past_values = cache
     recipe, name = graph.recipe, f"decoder.{layer}"
@@ -252,7 +279,7 @@ def _decoder_layer(graph: Graph, y: str, layer: int, cache: Sequence[str], block
 
 
 def _cache_inputs(graph: Graph, layer: int) -> list[str]:
-    """Declare the inputs with the keys and values of the memory and of the past.
+    """Declare the inputs of a layer with the keys and values of the memory and of the past.
 
     Returns the names of the inputs: memory keys, memory values, past keys, past values.
     """

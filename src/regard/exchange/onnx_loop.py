@@ -2,9 +2,9 @@
 
     python translate_ids.py 17 254 9 2      # the ids of a source; the last one is </s>
 
-The program prints the ids of the greedy output. `Graphs.step` gives the logits of the next token,
-with which you can write another search. If regard learned the tokenizer, the library `tokenizers`
-opens the file tokenizer.json beside this file.
+The program prints the ids of the output of greedy search. `Graphs.step` gives the logits of the
+next token, with which you can write another search. If regard learned the tokenizer, the library
+`tokenizers` can open the file tokenizer.json beside this file.
 """
 
 import sys
@@ -28,9 +28,9 @@ class Graphs:
         )
 
     def start(self, source: np.ndarray) -> dict[str, np.ndarray]:
-        """The inputs of the first `step`, except the tokens.
+        """The inputs of the first `step`, by name, except the tokens.
 
-        `source` has the ids of the sources, [rows, length]; 0 is padding.
+        `source` has the ids of the sources, as int64 [rows, length]; 0 is padding.
         """
         names = [output.name for output in self.encoder.get_outputs()]
         memory = dict(zip(names, self.encoder.run(names, {"source": source}), strict=True))
@@ -45,9 +45,9 @@ class Graphs:
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """[rows, vocabulary] The logits of each row's next token, and the inputs of the next step.
 
-        `tokens` has the last token of each row; in the first step, this is <s>.
-
-        To reorder the rows, as beam search does after a step, reorder every array of the inputs.
+        `tokens`, int64 [rows], has the last token of each row; in the first step, this is <s>.
+        `state` has the other inputs. To reorder the rows, as beam search does after a step, reorder
+        the rows of every array in the returned inputs.
         """
         names = [output.name for output in self.decoder.get_outputs()]
         found = dict(zip(names, self.decoder.run(names, {"tokens": tokens, **state}), strict=True))
@@ -56,7 +56,11 @@ class Graphs:
 
 
 def greedy(model: Graphs, source: list[int], most: int) -> list[int]:
-    """The most likely token at each step, until </s>, which is left out, or `most` tokens."""
+    """The ids of the output of greedy search, which takes the most likely token at each step.
+
+    The search ends after </s>, which is not returned, or after `most` tokens. <pad> and <s> are
+    never taken.
+    """
     state, written = model.start(np.array([source], np.int64)), [START]
     while len(written) <= most and written[-1] != END:
         logits, state = model.step(np.array(written[-1:], np.int64), state)

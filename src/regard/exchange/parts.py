@@ -15,7 +15,7 @@ from regard.translation import MOST_PIECES
 
 MOST_POSITIONS = 2**14
 """An exported table of sinusoids is for sources of at most this many tokens, even if the recipe
-accepts longer sources: a table takes space in a file, and no sentence is longer."""
+accepts longer sources. The table takes space in a file, and no real sentence is longer."""
 NamedWeights = Mapping[str, NDArray[np.float32]]
 """The weights of a model, by their names in model.safetensors."""
 
@@ -53,8 +53,9 @@ class Tables(NamedTuple):
 def tables_of(model: Model) -> Tables:
     """The positional encodings of all positions that a source and an output may have.
 
-    A table of sinusoids is computed for sources of at most MOST_POSITIONS tokens. A learned table
-    is returned as it is.
+    A learned table is returned as it is. A table of sinusoids has `search.max_extra` more positions
+    than the longest source has tokens. The longest source has `data.max_length` tokens, but not
+    fewer than MOST_PIECES and not more than MOST_POSITIONS.
     """
     accepted = max(MOST_PIECES, min(model.recipe.data.max_length, MOST_POSITIONS))
     longest = accepted + model.recipe.search.max_extra

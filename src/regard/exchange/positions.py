@@ -16,7 +16,8 @@ from regard.recipe import Recipe
 def refuse_other_sinusoids(weights: ForeignWeights, name: str, width: int, where: Path) -> None:
     """Raise ModelError if the table of positions `name` differs from the sinusoids of §3.5.
 
-    The table is taken out of `weights`; if there is no such table, nothing happens.
+    The table is taken out of `weights`; if there is no such table, nothing happens. `width` is
+    d_model, and `where` is the path that the error names.
     """
     if name not in weights:
         return
@@ -31,7 +32,7 @@ def refuse_other_sinusoids(weights: ForeignWeights, name: str, width: int, where
 def learned_positions(table: Tensor, recipe: Recipe) -> tuple[Tensor, dict[str, Any]]:
     """Return `table`, and the fields of a recipe whose learned positional encodings are `table`.
 
-    The fields limit `max_length` to the number of positions in the table.
+    `table` is [positions, d_model]. The fields limit `max_length` to the number of positions.
     """
     longest = min(recipe.data.max_length, len(table))
     fields = {"positions": "learned", "max_positions": len(table), "max_length": longest}
@@ -41,8 +42,8 @@ def learned_positions(table: Tensor, recipe: Recipe) -> tuple[Tensor, dict[str, 
 def tensor2tensor_sinusoids(length: int, d_model: int) -> Tensor:
     """[length, d_model] All sines, then all cosines, of pos / 10000^(i / (d_model / 2 - 1)).
 
-    i is the number of the sine or of the cosine, from 0. tensor2tensor, marian-nmt and fairseq have
-    these positional encodings. In §3.5, the exponent is 2i / d_model.
+    i is the number of the sine or of the cosine, from 0. tensor2tensor, marian-nmt and fairseq use
+    this formula. In §3.5, the exponent is 2i / d_model. d_model must be even, and at least 4.
     """
     half = d_model // 2
     rates = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(1e4) / (half - 1)))

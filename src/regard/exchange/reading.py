@@ -24,6 +24,7 @@ LONGEST_CONFIG = 2**18
 LONGEST_TEXT = 2**26
 """A vocabulary, or another text file, of more bytes than this is refused."""
 _MOST_BRACKETS = 1000
+"""YAML with more opening brackets and braces than this is refused."""
 _SHARED = 8
 """Tensors may share storage. They are refused if together they have more than this many times the
 bytes of the file."""
@@ -40,7 +41,10 @@ def text_of_file(path: Path, longest: int = LONGEST_TEXT) -> str:
 
 
 def checksum_of(path: Path) -> str:
-    """SHA-256 of a file; raises ModelError if it is missing, or is not a regular file."""
+    """SHA-256 of a file, in hexadecimal digits.
+
+    Raises ModelError if the file is missing, cannot be read, or is not a regular file.
+    """
     try:
         return checksum(path)
     except OSError as error:
@@ -64,10 +68,10 @@ def read_object(path: Path) -> dict[str, Any]:
 def parse_yaml(text: str, where: Path) -> dict[str, Any]:
     """The object that YAML describes, without its null entries; no code is executed.
 
-    Objects inside the object keep null entries. Raises ModelError for text that does not describe
-    an object, is too long or too deeply nested, and for YAML with aliases: with aliases, a few
-    lines can describe an object that fills the memory. Raises MissingExtra if PyYAML is not
-    installed.
+    Objects inside the object keep null entries. Raises ModelError, which names the file `where`,
+    for text that does not describe an object, is too long or too deeply nested, and for YAML with
+    aliases: with aliases, a few lines can describe an object that fills the memory. Raises
+    MissingExtra if PyYAML is not installed.
     """
     try:
         import yaml
@@ -179,7 +183,7 @@ def _refuse_compressed(path: Path) -> None:
 
 
 def _unpickled(error: pickle.UnpicklingError) -> str:
-    """The reason why a pickle is refused.
+    """The reason why a pickle is refused, for a message.
 
     If `error` names a function or class that the pickle would call, the reason contains this name.
     """

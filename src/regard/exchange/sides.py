@@ -18,7 +18,8 @@ from regard.text.tokenizer import EOS
 class OurSide:
     """A `Side` of a certificate: an opened model of regard.
 
-    `rules` are the settings of the search; if None, the settings in the model's recipe are used.
+    `rules` are the settings of the search; the method `beam` replaces beam and alpha in them. If
+    `rules` is None, the settings in the model's recipe are used.
     """
 
     def __init__(self, model: Model, rules: SearchRecipe | None = None):
@@ -30,17 +31,20 @@ class OurSide:
         return {"regard": __version__, "torch": torch.__version__}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The source ids of texts, each ending in </s>."""
+        """The source ids of each text, with </s> at the end."""
         return [[*ids, EOS] for ids in self._model.tokenizer.encode(texts)]
 
     @torch.inference_mode()
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
-        """[target, vocabulary] The logits of the next token, after each token of `target`."""
+        """[target, vocabulary] The logits of the next token, after each token of `target`.
+
+        `target` begins with <s>.
+        """
         logits = self._model.network(one_per_row([source]), one_per_row([target]))
         return logits[0].float().numpy()
 
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
-        """The best output of beam search for each source."""
+        """The best output of regard's search for each source; see `Side.beam`."""
         network, limits = self._model.network, torch.full((len(sources),), most)
         rules = self._rules.but(beam=beam, alpha=alpha)
         found = search(network, one_per_row(sources), limits, rules, by=network.by)

@@ -28,7 +28,7 @@ except ImportError:
     raise MissingExtra("a SentencePiece model", "exchange") from None
 
 UNKNOWN = "<unk>"
-"""The piece for unknown text. SentencePiece demands this piece, but no text is encoded with it,
+"""The piece for unknown text. SentencePiece demands this piece, but never uses it for a text,
 because every byte has a piece."""
 _HIDDEN = [byte for byte in range(256) if chr(byte) not in BYTE_ALPHABET]
 _BYTES = {c: ord(c) if ord(c) < 256 else _HIDDEN[ord(c) - 256] for c in BYTE_ALPHABET}
@@ -36,9 +36,9 @@ _BYTES = {c: ord(c) if ord(c) < 256 else _HIDDEN[ord(c) - 256] for c in BYTE_ALP
 
 
 class Pieces(NamedTuple):
-    """A SentencePiece model as bytes, and the names of regard's entries, in the order of their ids.
+    """A SentencePiece model, as the content of its file, and a name for each id of regard.
 
-    If an entry of regard's vocabulary is a piece of the SentencePiece model, its name is the piece.
+    If the vocabulary entry of an id is a piece of the SentencePiece model, the name is the piece.
     """
 
     model: bytes
@@ -46,7 +46,10 @@ class Pieces(NamedTuple):
 
 
 def sentence_pieces(tokenizer: Tokenizer) -> Pieces:
-    """Make the SentencePiece model for a tokenizer; raises ModelError if it has word pieces."""
+    """Make the SentencePiece model for a tokenizer that regard learned.
+
+    Raises ModelError if the tokenizer has word pieces in place of byte-pair encoding.
+    """
     merges = tokenizer.merges
     if CONTINUED + BYTE_ALPHABET[0] in tokenizer.entries:
         raise ModelError(
@@ -72,10 +75,10 @@ def sentence_pieces(tokenizer: Tokenizer) -> Pieces:
 
 
 def refuse_other_cuts(pieces: Pieces, tokenizer: AnyTokenizer, lines: Sequence[str]) -> None:
-    """Raise ModelError if Argos Translate divides a line differently from our tokenizer.
+    """Raise ModelError if Argos Translate divides one of `lines` differently from `tokenizer`.
 
-    Also raises ModelError if Argos Translate does not join the pieces to the same line. It joins
-    pieces as SentencePiece does, and then replaces every "_" by a space.
+    Also raises ModelError if Argos Translate does not join the pieces to the same line. Argos
+    Translate joins pieces as SentencePiece does, and then replaces every "_" by a space.
     """
     processor: Any = SentencePieceProcessor(model_proto=pieces.model)
     found = processor.encode(list(lines), out_type=str)
@@ -123,7 +126,10 @@ def _byte_name(byte: int) -> str:
 
 
 def _set_rules(proto: Any) -> None:
-    """Set the model type, ids and special pieces; keep all spaces, and add one before the text."""
+    """Set the model type, ids and special pieces, and the rules for spaces.
+
+    SentencePiece shall keep all spaces of a text, and add a space before the text.
+    """
     trainer = proto.trainer_spec
     trainer.model_type, trainer.byte_fallback = trainer.BPE, True
     trainer.vocab_size = len(proto.pieces)

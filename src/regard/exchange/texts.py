@@ -28,15 +28,16 @@ _ESCAPES = {
     "r": "\r", "e": "\x1b", " ": " ", '"': '"', "/": "/", "\\": "\\", "N": "\x85", "_": "\xa0",
     "L": "\u2028", "P": "\u2029",
 }  # fmt: skip
-"""For each character that may follow a backslash in YAML, except x, u and U, the character that the
-two stand for. After x, u or U, hexadecimal digits give the character."""
+"""Escapes of YAML. A backslash and a key of this table stand for the value of the key. The escapes
+that begin with x, u or U are not in the table: after these, hexadecimal digits give the code point
+of a character."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """The files and languages of a tokenizer.
+    """The files and languages from which a tokenizer is made.
 
-    Each field has up to two entries: one entry is used for both source and target; two entries are
+    Each field has up to two entries. One entry is used for both source and target; two entries are
     the source's and the target's, in this order.
     """
 
@@ -45,15 +46,16 @@ class Texts:
     cutters: Sequence[Path] = ()
     """Files of SentencePiece models."""
     codes: Sequence[Path] = ()
-    """Files of merges by subword-nmt; if `codes` and `cutters` are empty, each word is a piece."""
+    """Files of merges by subword-nmt. If `codes` and `cutters` are empty, each word is a piece."""
     languages: Sequence[str] = ()
-    """The languages for Moses' tokenizer. If `languages` and `cutters` are empty, text is divided
-    at spaces."""
+    """Codes of the languages for Moses' tokenizer, such as "en". If `languages` and `cutters` are
+    empty, text is divided at blanks."""
 
     def checksums(self, *others: Path) -> dict[str, str]:
         """SHA-256 of the tokenizer's files and of the files `others`, by file name.
 
-        If files in different folders have the same name, their paths are used instead.
+        If files in different folders have the same name, their paths are used instead. Raises
+        ModelError if a file cannot be read.
         """
         paths = {*others, *self.vocabularies, *self.cutters, *self.codes}
         times = Counter(path.name for path in paths)
@@ -65,7 +67,7 @@ class Texts:
     def refuse_unfit(self) -> None:
         """Raise RecipeError if a field has more than two entries, or if fields cannot be combined.
 
-        `cutters` cannot be combined with `codes` or `languages`.
+        `cutters` can be combined neither with `codes` nor with `languages`.
         """
         given = self.vocabularies, self.cutters, self.codes, self.languages
         for option, ones in zip(("vocab", "spm", "codes", "language"), given, strict=True):
@@ -82,8 +84,9 @@ class Texts:
 class SpecialNames:
     """The names of special pieces in a vocabulary; None if the foreign program has no such piece.
 
-    A decoder begins with the piece `begin`. The decoder never outputs `begin` or `pad`, unless
-    the piece is also `end`.
+    `pad` is the padding, and `end` ends source and target. `unknown` stands for pieces that the
+    vocabulary lacks. The decoder begins with the piece `begin`; it never outputs `begin` or `pad`,
+    unless the piece is also `end`.
     """
 
     pad: str | None
@@ -92,18 +95,21 @@ class SpecialNames:
     unknown: str = "<unk>"
 
     def ids(self, known: Vocabulary) -> tuple[int, int, int]:
-        """The ids of <pad>, <s> and </s>; -1 for a piece that the vocabulary does not have.
+        """The ids of `pad`, `begin` and `end` in `known`; -1 for a piece that `known` lacks.
 
-        A piece with two of these roles gets one id, so that the softmax counts the piece once: the
-        id of <pad> is -1 if `pad` is also `begin` or `end`; the id of <s> is -1 if `begin` is also
-        `end`.
+        A piece with two of these roles gets one id, so that the softmax counts the piece once. The
+        id of `pad` is -1 if the same piece is `begin` or `end`, and the id of `begin` is -1 if the
+        same piece is `end`.
         """
         pad, begin = (-1 if n is None else known.get(n, -1) for n in (self.pad, self.begin))
         end = known.get(self.end, -1)
         return -1 if pad in (begin, end) else pad, -1 if begin == end else begin, end
 
     def start(self, order: IdOrder) -> int:
-        """The foreign id of the piece `begin` in the target's `order`; -1 if there is none."""
+        """The foreign id of the piece `begin` in the target's `order`; -1 if there is none.
+
+        `order` must be made with the result of `ids` as its special ids.
+        """
         return order.specials[EOS if self.begin == self.end else BOS]
 
     @property
@@ -196,7 +202,10 @@ def _moses_settings(texts: Texts, names: SpecialNames, *, restricted: bool) -> M
 
 
 def _known(texts: Texts, given: Sequence[Vocabulary], shared: bool) -> list[Vocabulary]:
-    """The shared vocabulary alone, or two vocabularies: the source's and the target's."""
+    """The shared vocabulary alone, or two vocabularies: the source's and the target's.
+
+    Raises the errors that `tokenizer_of` names.
+    """
     known = list(given) or [read_vocabulary_of(path) for path in texts.vocabularies]
     if not known and not texts.cutters:
         raise RecipeError("give its vocabulary by --vocab, or its SentencePiece model by --spm")
@@ -209,10 +218,12 @@ def _known(texts: Texts, given: Sequence[Vocabulary], shared: bool) -> list[Voca
 
 
 def read_vocabulary_of(path: Path) -> Vocabulary:
-    """Read pieces and their ids from JSON, from YAML with a piece on each line, or from plain text.
+    """Read pieces and their ids from a file.
 
-    In plain text each line is a piece, and its id is the number of the line, from 0. Raises
-    ModelError for a damaged file, and for a piece or an id that occurs twice.
+    A .json file is read as JSON, and a .yml or .yaml file as YAML with a piece on each line. In any
+    other file, each line is a piece, and its id is the number of the line, from 0. Raises
+    ModelError for a file that is missing, damaged or empty, and for a piece or an id that occurs
+    twice.
     """
     if path.suffix == ".json":
         return read_vocabulary(read_original(path))
@@ -225,7 +236,7 @@ def read_vocabulary_of(path: Path) -> Vocabulary:
 
 
 def _pairs_of_yaml(lines: list[str], path: Path) -> list[tuple[str, Any]]:
-    """The pairs of `piece: id` lines; a piece may be in quotes, or on its own line after "? "."""
+    """The pieces and ids of the entries in lines of YAML; raises ModelError for a wrong entry."""
     pairs: list[tuple[str, Any]] = []
     for number, piece, digits in _entries_of_yaml(lines):
         if not digits.strip().isdecimal() or len(digits) > 20:
@@ -240,7 +251,10 @@ def _pairs_of_yaml(lines: list[str], path: Path) -> list[tuple[str, Any]]:
 
 
 def _entries_of_yaml(lines: list[str]) -> Iterator[tuple[int, str, str]]:
-    """For each entry, the number of its last line, its piece, and its id as text; "" for no id."""
+    """For each entry, the number of its last line, its piece, and its id as text; "" for no id.
+
+    An entry is a line `piece: id`, or two lines, `? piece` and `: id`. The piece may be in quotes.
+    """
     waiting: str | None = None
     for number, line in enumerate(lines, 1):
         line = line.rstrip("\r")

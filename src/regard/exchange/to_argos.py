@@ -39,12 +39,14 @@ def write_argos(
 ) -> Certificate:
     """Write the package `out`, and return its certificate.
 
-    `lines` are text of both languages, on which the SentencePiece model is tested. `prove` makes
-    the certificate from the directory in CTranslate2's format. Raises RecipeError if `pair` is not
-    of the form en-de, or if the name of `out` does not end in ENDING; RegardError if `out` cannot
-    be written; the errors of `pieces_of`; and ModelError if Argos Translate divides one of `lines`
-    differently from the model's tokenizer, if it does not join the pieces to the same line again,
-    or if CTranslate2 cannot compute the model.
+    `pair` names the languages, such as en-de. `lines` are text of both languages, on which the
+    SentencePiece model is tested. `precision` is the number format. `prove` makes the certificate
+    from the directory in CTranslate2's format.
+
+    Raises RecipeError if `pair` does not name two different languages, or if the name of `out` does
+    not end in ENDING; RegardError if `out` cannot be written; the errors of `pieces_of`; ModelError
+    if CTranslate2 cannot compute the model, if Argos Translate divides one of `lines` differently
+    from the model's tokenizer, or if Argos Translate does not join the pieces to the same line.
     """
     source, target = _languages(pair)
     if out.suffix != ENDING:
@@ -76,7 +78,7 @@ def _pack(folder: Path, out: Path) -> None:
 
 
 def pieces_of(model: Model) -> Pieces:
-    """The SentencePiece model of a model's tokenizer.
+    """The SentencePiece model of the tokenizer of `model`, and the names of its pieces.
 
     For a tokenizer that regard learned, the SentencePiece model is made from the merges. Raises
     ModelError for a tokenizer of word pieces, and for a foreign tokenizer that has no SentencePiece

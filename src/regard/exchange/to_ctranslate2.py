@@ -22,8 +22,9 @@ except ModuleNotFoundError:
     raise MissingExtra("CTranslate2", "exchange") from None
 
 _PROJECTIONS = {"self": ("qkv", "o"), "cross": ("q", "kv", "o"), "ff": ("1", "2")}
-"""The linear layers of each kind of sub-layer, such as "1" for W_1; "qkv" and "kv" are each one
-matrix, joined from the matrices of their letters: W_q, W_k and W_v."""
+"""The linear layers of CTranslate2 in each kind of sub-layer. A letter or digit names a matrix of
+regard: q is W_q, and 1 is W_1. Several letters name one layer, whose matrix joins these matrices:
+qkv joins W_q, W_k and W_v."""
 
 
 def write_ctranslate2(
@@ -103,7 +104,7 @@ def _specified(recipe: ModelRecipe) -> Any:
 
 
 def _set_layer(layer: Any, weights: NamedWeights, parts: dict[str, str], *, scaled: bool) -> None:
-    """Set the weights of an encoder layer or a decoder layer of CTranslate2.
+    """Set the weights of `layer`, an encoder layer or a decoder layer of CTranslate2.
 
     `parts` maps each part of the layer, such as self.q, to the name of regard's module. In
     CTranslate2, each sub-layer has its own LayerNorm. If `scaled` is False, attention does not

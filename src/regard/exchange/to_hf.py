@@ -3,7 +3,7 @@
 MarianMTModel computes sinusoids with all sines before all cosines. In regard, sines and cosines
 alternate, unless `model.positions` is "halves". For this reason, the export changes the order of
 the d_model dimensions, in every weight that has an axis of these dimensions. So the exported model
-computes the same sums as regard's model, but adds the terms in another order.
+computes the same sums as regard's model, but adds the terms of a sum in another order.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ LEAST_POSITIONS = 512
 def write_hf(model: Model, folder: Path) -> None:
     """Write config.json, the weights, the tokenizer, generation_config.json and README.md.
 
-    Raises ModelError if MarianMTModel cannot compute the model, or if MarianTokenizer cannot take
-    the place of the model's tokenizer.
+    Raises ModelError if MarianMTModel cannot compute the model, or if `transformers` has no
+    tokenizer that can take the place of the model's tokenizer.
     """
     recipe = model.recipe.model
     refuse_unmarian(recipe)
@@ -82,11 +82,11 @@ def refuse_unmarian(recipe: ModelRecipe) -> None:
 
 
 def positions_of(model: Model) -> int:
-    """The value of `max_position_embeddings` in the exported model.
+    """The value of `max_position_embeddings` in the exported model: its number of positions.
 
-    If the model has a foreign tokenizer, as most imported models do, this is data.max_length. If
-    the tokenizer is regard's own, this is enough for the longest source and its output, and at
-    least LEAST_POSITIONS.
+    If the model has a foreign tokenizer, as most imported models do, this is `data.max_length`. If
+    the tokenizer is regard's own, this is `data.max_length` + `search.max_extra`, enough for the
+    longest source and its output, but at least LEAST_POSITIONS.
     """
     longest = model.recipe.data.max_length
     if isinstance(model.tokenizer, ForeignTokenizer):
@@ -179,7 +179,10 @@ def _config(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:
 
 
 def _generation(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:
-    """The settings of `generate` nearest to our search; the model card tells what differs."""
+    """The settings of `generate` that come nearest to the model's search.
+
+    The model card tells what differs.
+    """
     search, longest = model.recipe.search, positions_of(model)
     if isinstance(model.tokenizer, ForeignTokenizer):
         # The imports hf and marian set max_extra to the maximum length of an output; max_length

@@ -23,7 +23,7 @@ that contains a graph cannot have more than 2 GiB; half of that leaves a margin.
 
 
 def write_onnx(model: Model, folder: Path) -> None:
-    """Write both graphs, checked by onnx.checker, and the decoding program into a folder."""
+    """Write both graphs and the decoding program into a folder; onnx.checker checks the graphs."""
     recipe, tables, weights = model.recipe.model, tables_of(model), copied_weights(model)
     apart = sum(values.nbytes for values in weights.values()) > _APART
     for name, graph in (

@@ -10,8 +10,8 @@ from regard.text.tokenizer import PAD, Tokenizer
 def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
     """A unique name for each id of the source's or the target's vocabulary.
 
-    The name is the piece as its tokenizer spells it, such as `lo@@`. If an earlier entry has the
-    same name, @ and the id are added.
+    The names are in the order of the ids. A name is the piece as its tokenizer spells it, such as
+    `lo@@`. If an earlier entry has the same name, @ and the id are added to the later one.
     """
     if isinstance(tokenizer, Tokenizer):
         return list(tokenizer.entries)
@@ -27,8 +27,8 @@ def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
 def unknown_name(tokenizer: AnyTokenizer, names: Sequence[str]) -> str:
     """The name of the target's piece for unknown text or, if there is none, the name of <pad>.
 
-    regard's own tokenizers have no piece for unknown text: they have a piece for each byte, so they
-    can encode any text.
+    `names` are the names that `entry_names` gives for the target. regard's own tokenizers have no
+    piece for unknown text: they have a piece for each byte, so they can encode any text.
     """
     unknown = tokenizer.unknown("target") if isinstance(tokenizer, ForeignTokenizer) else None
     return names[PAD if unknown is None else unknown]

@@ -1,4 +1,4 @@
-"""Take the weights of a foreign model by name and shape, and rename the weights of its layers."""
+"""Take the weights of a foreign model by name and shape; rename the layers' weights for regard."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -37,7 +37,7 @@ class ForeignWeights:
         return list(self._left)
 
     def axes(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor with any number of axes; raises KeyError if it was taken."""
+        """The shape of a tensor of any number of axes; raises KeyError if it is missing or taken."""
         return tuple(self._left[name].shape)
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -79,15 +79,24 @@ class ForeignWeights:
         return self.take(name, *(-1 for _ in self._left[name].shape))
 
     def linear(self, name: str, outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
-        """Take the matrix [outputs, inputs] and the bias [outputs] of a linear layer."""
+        """Take the matrix [outputs, inputs] and the bias [outputs] of the linear layer `name`.
+
+        Raises the errors of `take`.
+        """
         return self.take(f"{name}.weight", outputs, inputs), self.bias(name, outputs)
 
     def norm(self, name: str, width: int) -> tuple[Tensor, Tensor]:
-        """Take the gain and the bias of a LayerNorm, [width] each."""
+        """Take the gain [width] and the bias [width] of the LayerNorm `name`.
+
+        Raises the errors of `take`.
+        """
         return self.take(f"{name}.weight", width), self.bias(name, width)
 
     def bias(self, name: str, width: int) -> Tensor:
-        """Take a layer's bias [width]; if it is missing and `biases` is False, return zeros."""
+        """Take the bias [width] of the layer `name`; raises the errors of `take`.
+
+        If the bias is missing and `biases` is False, zeros are returned.
+        """
         if not self._biases and f"{name}.bias" not in self:
             return torch.zeros(width)
         return self.take(f"{name}.bias", width)
@@ -116,8 +125,9 @@ def layers(
     """Take the weights of all layers, and return them under regard's names.
 
     Unless `model.norm` is "post", a LayerNorm ends the encoder and another ends the decoder; their
-    weights are taken, too. `part` gives the foreign names of the parts of layers; `last` gives the
-    name of the LayerNorm that ends a stack, such as encoder.layer_norm.
+    weights are taken, too. `part` gives the foreign names of the parts of layers. `last` gives, for
+    "encoder" or "decoder", the foreign name of the LayerNorm that ends this stack. Raises the
+    errors of `ForeignWeights.take`.
     """
     found: dict[str, Tensor] = {}
     stacks = ("encoder", model.layers, model), ("decoder", model.decoder_layers, model.decoder)
