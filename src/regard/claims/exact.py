@@ -10,7 +10,7 @@ from regard.parts.verdicts import Quantity, Statement, judge_alike, judge_at_mos
 ROUNDING_FP32 = 2e-7
 """An error above this is not due to rounding alone. fp32 rounds an entry of PE by up to 3e-8. Three
 rounded entries are in each error: one entry of PE(pos + k), and the two entries of PE(pos) from
-which R_k computes this one."""
+which R_k computes this entry."""
 ROUNDING_FP64 = 1e-12
 """An error above this, in fp64, is not due to rounding alone."""
 

@@ -28,6 +28,7 @@ class OneBatch(Cpu):
 
     side_by_side = False
     logits_at_once = 2**18
+    """`summarize` reads at most this many logits, or one row, at a time: 1 MiB in fp32."""
 
 
 class EngineModel(ABC):

@@ -105,7 +105,7 @@ def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
 
 
 def _computed(program: Program, path: Path) -> str:
-    """The value of `COMPUTED` in `program.positions`; raises RecipeError for any other value."""
+    """`program.positions`, if it is a value of `COMPUTED`; raises RecipeError for other values."""
     if program.positions not in COMPUTED:
         raise RecipeError(
             f"{path}: has no table of positions: give --positions sinusoidal if the program "

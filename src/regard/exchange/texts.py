@@ -134,12 +134,14 @@ def tokenizer_of(
     """Make a tokenizer for a model; `sizes` are the sizes of its source and target vocabularies.
 
     `names` are the names of special pieces. With `shared`, source and target must have the same
-    vocabulary. `given` are vocabularies that were found in the model itself; they replace the files
-    `texts.vocabularies`. With `restricted`, words are divided only into pieces of the vocabulary
-    and single characters. Raises ModelError if a file cannot be read, is damaged or does not fit
-    the model. Raises RecipeError if `texts` names too few or too many files, files that cannot be
-    combined, or a language whose code is not two or three small letters. Raises MissingExtra if a
-    library that the tokenizer needs is not installed.
+    vocabulary. `given` are vocabularies that were found in the model itself, one for both sides or
+    one for each; they replace the files `texts.vocabularies`. With `restricted`, words are divided
+    only into pieces of the vocabulary and single characters.
+
+    Raises ModelError if a file cannot be read, is damaged or does not fit the model; RecipeError if
+    `texts` names too few or too many files, files that cannot be combined, or a language whose code
+    is not two or three small letters; MissingExtra if a library that the tokenizer needs is not
+    installed.
     """
     texts.refuse_unfit()
     known = _known(texts, given, shared)
@@ -273,7 +275,7 @@ def _entries_of_yaml(lines: list[str]) -> Iterator[tuple[int, str, str]]:
 
 
 def _unquoted(piece: str) -> str:
-    """The text of a YAML scalar, which may be in quotes.
+    """The piece that `piece` stands for in YAML, where it may be in quotes and have escapes.
 
     Raises KeyError, ValueError or OverflowError for an escape that YAML does not have, or that does
     not stand for a character.

@@ -37,7 +37,10 @@ class ForeignWeights:
         return list(self._left)
 
     def axes(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor of any number of axes; raises KeyError if it is missing or taken."""
+        """The shape of a tensor with any number of axes.
+
+        Raises KeyError if the tensor is missing or was taken.
+        """
         return tuple(self._left[name].shape)
 
     def shape(self, name: str) -> tuple[int, ...]:

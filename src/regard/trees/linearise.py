@@ -68,9 +68,9 @@ def delinearise(
 ) -> Tree:
     """The tree that the tokens describe; its leaves have the words `words`, from left to right.
 
-    `tags`, one for each word, replace the tags among the tokens; if `tags` is None, these tags are
-    used. Raises IllFormed, which names the token, if the tokens are not a tree or do not have one
-    leaf for each word. Raises ValueError if there are not as many tags as words.
+    The tags are `tags`, one for each word, or those among the tokens if `tags` is None. Raises
+    IllFormed, which names the token, if the tokens are not a tree or do not have one leaf for each
+    word. Raises ValueError if there are not as many `tags` as words.
     """
     if tags is not None and len(tags) != len(words):
         raise ValueError(f"{len(tags)} tags for {len(words)} words")

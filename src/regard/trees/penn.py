@@ -95,7 +95,7 @@ def bracketed(tree: Tree) -> str:
 
 
 def pretty(tree: Tree, columns: int = 100) -> str:
-    """The tree in brackets, over several lines; `read_trees` restores the tree from these lines.
+    """The tree in brackets as in `bracketed`, but over several lines.
 
     A phrase that fits in `columns` characters stays on one line. Lines are indented by two spaces
     for each level, up to DEEPEST_INDENT levels. Raises DataError in the same cases as `bracketed`.

@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class Span(NamedTuple):
-    """A phrase as evaluation sees it: its label, and the words from `start` to before `end`."""
+    """A phrase as evaluation sees it: its label, and the words with indices `start` to `end` - 1."""
 
     label: str
     start: int
