@@ -15,7 +15,10 @@ _T = TypeVar("_T")
 
 
 class Span(NamedTuple):
-    """A phrase as evaluation sees it: its label, and the words with indices `start` to `end` - 1."""
+    """A phrase as evaluation sees it: its label, and the range from `start` to before `end`.
+
+    These are indices into the words of the sentence, from 0.
+    """
 
     label: str
     start: int
