@@ -9,7 +9,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.errors import DataError
@@ -130,6 +130,7 @@ def test_a_message_quotes_no_more_than_a_line() -> None:
     assert message.isprintable()
 
 
+@settings(deadline=None)
 @given(st.text("()ab *x\t\n\r\ufeff\u2028\x00-") | st.text())
 @example("(" * 10_000)
 @example(")")
