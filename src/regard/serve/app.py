@@ -37,8 +37,9 @@ def create_app(
 ) -> ASGIApp:
     """The application that serves these models, one for each language pair.
 
-    In a browser, only pages from `origins` and from the server itself may read the answers. Without
-    `keys`, requests need no API key. At shutdown, the application translates the sentences that are
+    Without `limits`, the limits are the defaults of ServerLimits; without `keys`, requests need no
+    API key. In a browser, only pages from `origins` ("*" is every origin) and from the server
+    itself may read the answers. At shutdown, the application translates the sentences that are
     waiting, then ends its threads. Raises RecipeError if two models have the same pair.
     """
     limits, metrics, turn = limits or ServerLimits(), Metrics(), threading.Lock()
@@ -112,7 +113,7 @@ async def _fail(_: Request, error: Any) -> Response:
 
 
 async def _refuse_fields(_: Request, error: Any) -> Response:
-    """Answer 400 with the field and the problem, without repeating the client's text."""
+    """Answer 400 with the name of the field and the problem, but without the value of the field."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:2]) or "body"
     problem = f"Invalid request: {field[:50]}: {first['msg']}"

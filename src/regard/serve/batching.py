@@ -39,10 +39,10 @@ class Batcher(Generic[_Item, _Result]):
     thread calls `rest` once. `measure` returns the number of tokens of each sentence. The queue
     refuses sentences while it has `most` sentences or more. For this limit, the sentences of one
     request count as at most half of `most`, so that a single long request does not keep out other
-    requests. Requests take turns: each batch begins with the oldest sentence of the next request. A
-    batch has at most `budget` tokens, unless it is a single sentence. The thread waits at most
-    `wait` seconds for a batch to fill. If the future of a waiting sentence is cancelled, the
-    sentence is not translated.
+    requests. Requests take turns: each batch begins with the first waiting sentence of the next
+    request. A batch has at most `budget` tokens, padding included, unless it is a single sentence.
+    The thread waits at most `wait` seconds for a batch to fill. If the future of a waiting sentence
+    is cancelled, the sentence is not translated.
     """
 
     def __init__(
@@ -93,7 +93,8 @@ class Batcher(Generic[_Item, _Result]):
 
         If the queue is at its limit or the batcher is closed, no sentence is added and QueueFull is
         raised. A queue below its limit takes all of the sentences, even if it is over the limit
-        afterwards: otherwise, a request with many sentences could never be served.
+        afterwards: otherwise, a request with many sentences could never be served. A future raises
+        the error that `translate` raised for its batch.
         """
         if self.full:  # `full` is tested before `measure`, which is slow, and again with the lock
             raise QueueFull
@@ -168,19 +169,19 @@ class Batcher(Generic[_Item, _Result]):
             yield from ((request, place, one) for place, one in its.items())
 
     def _choose(self) -> list[_Waiting[_Item, _Result]]:
-        """Take a batch out of the queue: the oldest sentence of the next request, and similar ones.
+        """Take a batch out of the queue: the first sentence of the next request, and similar ones.
 
-        The sentences whose length is closest to the oldest one's are taken, as long as the batch
-        stays within `budget` tokens. If two sentences are equally close, a sentence of the same
-        request comes first. Each request has its turn, so no sentence waits for ever.
+        The sentences whose lengths are closest to that of the first one are taken, as long as the
+        batch stays within `budget` tokens. Of equally close sentences, those of the same request
+        are taken before others. Each request has its turn, so no sentence waits for ever.
         """
         if not self._queue:
             return []
         turn = next(iter(self._queue))
-        self._queue[turn] = self._queue.pop(turn)  # its next turn comes after all that wait now
-        oldest = next(iter(self._queue[turn].values()))
+        self._queue[turn] = self._queue.pop(turn)  # the last in the order of turns
+        first = next(iter(self._queue[turn].values()))
         waiting = sorted(
-            self._all(), key=lambda one: (abs(one[2].tokens - oldest.tokens), one[0] != turn)
+            self._all(), key=lambda one: (abs(one[2].tokens - first.tokens), one[0] != turn)
         )
         chosen: list[_Waiting[_Item, _Result]] = []
         widest = 0

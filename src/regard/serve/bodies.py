@@ -25,7 +25,8 @@ async def read_fields(request: Request) -> dict[str, Any]:
     """The fields of the body if it is JSON, otherwise the fields of the form and the query string.
 
     If a field occurs twice in a form or a query string, its first value counts. A field of the form
-    replaces a field of the query string. Raises HTTPException 400 for a malformed body.
+    replaces a field of the query string. Raises HTTPException 400 for a malformed body, and for a
+    form with a file, with more than MOST_FIELDS fields, or with a charset that is not in CHARSETS.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
@@ -45,7 +46,7 @@ async def read_fields(request: Request) -> dict[str, Any]:
 
 
 def _charset(request: Request) -> str:
-    """The charset of a form; raises HTTPException if it is not one of CHARSETS."""
+    """The charset that a form names, or UTF-8; raises HTTPException if it is not in CHARSETS."""
     _, options = parse_options_header(request.headers.get("content-type", ""))
     charset = options.get(b"charset", b"utf-8").lower()
     if charset not in CHARSETS:
@@ -77,7 +78,7 @@ def _first(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:
-    """The result of `work`.
+    """The result of `work`; an error of `work` is raised.
 
     If the client disconnects first, `work` is cancelled and Disconnected is raised.
     """

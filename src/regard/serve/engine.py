@@ -17,8 +17,9 @@ from regard.translation import PartialListener, Translator
 from regard.view.look import Look, seen
 
 MOST_CELLS = 4_000_000
-"""Neither the attention weights nor the word alignment of a sentence is returned if there may be
-more weights than this, in all heads and layers together. This many weights take 16 MB."""
+"""Neither the attention weights nor the word alignment of a sentence is returned if all heads of
+all layers together have more weights than this, counted between sub-words. This many weights take
+16 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +28,8 @@ class SentenceRequest:
 
     sentence: str
     n_best: int = 1
-    """How many translations are wanted; there may be more if another sentence of the batch wants
-    more, or fewer if the search finds fewer."""
+    """How many translations are wanted. The result may have more if another sentence of the batch
+    wants more, or fewer if the search finds fewer."""
     on_partial: PartialListener | None = None
     """A function that is called, in any thread, with the unfinished translation. There is no
     call for a sentence that is split, or if CTranslate2 or ONNX Runtime computes the model."""
@@ -50,7 +51,7 @@ class WordAlignment:
     target: tuple[str, ...]
     """The target words, then </s>."""
     weights: list[list[float]]
-    """One row for each target word, one column for each source word."""
+    """One row for each item of `target`, one column for each item of `source`; a row sums to 1."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,11 @@ class Rendering(Mended):
 
     alignment: WordAlignment | None = None
     """The word alignment of the best translation. None if it is not requested, if the sentence or
-    its translation is too long, or if the engine has no attention weights to return."""
+    its translation is too long, or if the model shows no attention (`Engine.attends`)."""
     look: Look | None = None
     """The attention weights of every head; in an ensemble, those of the first model. None if they
-    are not requested, if the sentence or its translation is too long, or if the engine has none to
-    return."""
+    are not requested, if the sentence or its translation is too long, or if the model shows no
+    attention."""
 
 
 class Engine:
@@ -108,7 +109,7 @@ class Engine:
 
     @property
     def attends(self) -> bool:
-        """Whether there are attention weights to return.
+        """Whether the model shows attention: whether there are attention weights to return.
 
         A model of the family "dilated" has none. A model that another program computes, such as
         CTranslate2, does not return its attention weights.
@@ -121,7 +122,10 @@ class Engine:
         return read_passage(text, base(self.pair.source), tokenizer, is_html=is_html)
 
     def submit(self, requests: Sequence[SentenceRequest]) -> list[Future[Rendering]]:
-        """Add sentences to the queue; return a future for each. Raises QueueFull if `full`."""
+        """Add sentences to the queue, and return a future for each; raises QueueFull if it is full.
+
+        A future raises the error that the translation of its batch raised.
+        """
         return self._batcher.submit(requests)
 
     def close(self) -> None:
@@ -159,7 +163,7 @@ class Engine:
     def _attended(self, request: SentenceRequest, rendering: Rendering) -> Rendering:
         """Return `rendering` with the requested alignment and weights of the best translation.
 
-        Both are left out if the model has no attention weights, if there may be more weights than
+        Both are left out if the model shows no attention, if there are more weights than
         MOST_CELLS, or if the sentence or its translation is too long for the model.
         """
         if not self.attends:
@@ -178,7 +182,7 @@ class Engine:
         if cells > MOST_CELLS or split or len(written) > model.longest:
             return rendering
         look = seen(model, tokenizer, request.sentence, source, written, by_words=True)
-        # The mean over all layers is used, because the layer that aligns best differs by model
+        # The mean over all layers is used, because the best layer differs from model to model
         # (experiments/figures/alignment.py).
         mean = look.weights["cross"].mean((0, 1)).tolist()
         return replace(

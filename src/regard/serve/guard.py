@@ -18,8 +18,8 @@ log = logging.getLogger("regard.serve")
 
 MOST_DISCARDED = 32 * 2**20
 """If a body is too large, it is still read up to this many bytes before it is refused: many clients
-read an answer only after they have sent the whole body. A body is refused unread if the request
-announces more bytes than this, and more than the limit of a body."""
+read an answer only after they have sent the whole body. A body is refused unread if the header
+Content-Length announces more bytes than this, and more than the limit of a body."""
 TRANSLATING = frozenset(["/translate", "/v1/translate", "/v1/look"])
 """Paths of the requests that put sentences into a queue."""
 HEADERS = {
@@ -35,8 +35,9 @@ _LAST = {"Connection": "close"}
 long it is."""
 
 STOPPING = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
-"""Exceptions that end a task or the server, and must be raised again. Every other exception is
-answered, even if it does not inherit from `Exception`: extension modules may raise such ones."""
+"""Exceptions that end a task or the server, and must be raised again. Every other unexpected
+exception is answered with status 500. This includes exceptions that do not inherit from
+`Exception`: extension modules may raise such ones."""
 
 
 class Disconnected(Exception):
@@ -46,9 +47,11 @@ class Disconnected(Exception):
 class Guard:
     """An ASGI application that wraps `app`.
 
-    The whole body of a request is read before `app` is called; a compressed body is refused.
-    Exceptions that `app` raises are logged as errors and not raised again. But exceptions in
-    STOPPING are raised again, and Disconnected and HTTPException are not logged as errors.
+    The whole body of a request is read before `app` is called. A body that is too large, too slow
+    or compressed is refused, and so is a request to translate while all queues are full. Every
+    request is counted in the metrics and logged. Exceptions that `app` raises are logged as errors
+    and not raised again. But exceptions in STOPPING are raised again, and Disconnected and
+    HTTPException are not logged as errors.
     """
 
     def __init__(self, app: ASGIApp, service: Service):
@@ -161,7 +164,8 @@ class _Answer:
 async def _whole(receive: Receive, limit: int) -> bytes:
     """Read and return the body.
 
-    Raises HTTPException if it has more than `limit` bytes, Disconnected if the client disconnects.
+    Raises HTTPException 413 if the body has more than `limit` bytes, and Disconnected if the client
+    disconnects.
     """
     body, size, more = bytearray(), 0, True
     while more:

@@ -26,8 +26,8 @@ class Keys:
     def read(cls, path: Path) -> Self:
         """Read a file with one key on each line.
 
-        A comment begins with # at the start of a line or after a blank. Raises DataError if the
-        file cannot be read or has no key.
+        A comment begins with # at the start of a line or after a blank; a line may have no key.
+        Raises DataError if the file cannot be read or has no key.
         """
         lines = (re.split(r"(?:^|\s)#", line)[0].strip() for line in read_lines(path))
         keys = cls(line for line in lines if line)
@@ -51,8 +51,8 @@ def _digest(key: str) -> bytes:
 class Allowance:
     """A limit for each client: `a_minute` requests at once, then `a_minute` more per minute.
 
-    So a client may make up to twice `a_minute` requests in its first minute. The name of a client
-    may be an API key, so only digests of names are stored.
+    So a client may make up to twice `a_minute` requests in its first minute. `clock` returns the
+    time in seconds. The name of a client may be an API key, so only digests of names are stored.
     """
 
     def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic):
@@ -66,7 +66,7 @@ class Allowance:
         return 0.0 if left >= 1 else (1 - left) * 60 / self._a_minute
 
     def take(self, client: str) -> float:
-        """Return the seconds until the client may make a request; if 0, count a request now."""
+        """Count a request of the client if it may make one now; return what `wait` returned."""
         wait, left, known = self.wait(client), self._saved(client), _digest(client)
         self._left.pop(known, None)
         self._left[known] = (left if wait else left - 1, self._clock())

@@ -42,7 +42,7 @@ def usual(code: str) -> str:
 
 
 def base(code: str) -> str:
-    """The code without its region or script, such as pt for pt-BR."""
+    """A code as `usual` returns it, but without its region or script: pt for pt-BR."""
     return code.partition("-")[0]
 
 
@@ -88,7 +88,8 @@ class Guess(BaseModel):
     """A language that a text may be in."""
 
     confidence: Annotated[float, Field(ge=0, le=100)]
-    """The probability of the language, in per cent; 0 if it is unknown (`Detector.rank`)."""
+    """The probability of the language in per cent; 0 if no probability is known: `Detector.rank`
+    says when."""
     language: str
 
 
@@ -104,9 +105,9 @@ def _identifier() -> Any:
 class Detector:
     """Detects which of the given languages a text is in.
 
-    If py3langid does not know some of the given languages, a text is taken for one of these in two
-    cases. First: py3langid knows no given language. Second: of all languages that py3langid knows,
-    the most probable one is not given, and its probability is above `SURE`.
+    py3langid may not know some of the given languages. A text is taken for one of these unknown
+    languages in two cases. First: py3langid knows no given language. Second: of all languages that
+    py3langid knows, the most probable one is not given, and its probability is above `SURE`.
     """
 
     def __init__(self, languages: Sequence[str]):

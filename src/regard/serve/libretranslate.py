@@ -53,7 +53,10 @@ class Language(BaseModel):
 
 
 class Translated(BaseModel):
-    """The translation: a text if q was a text, a list if q was a list."""
+    """The answer of /translate: if q was a list, each field is a list with an item for each text.
+
+    `alternatives` and `detectedLanguage` are None, and left out, if they were not requested.
+    """
 
     translatedText: str | list[str]  # noqa: N815
     alternatives: list[str] | list[list[str]] | None = None
@@ -186,10 +189,11 @@ async def _made(
 
 
 def _answer(found: list[list[str]], wanted: int, guesses: list[Guess], as_list: bool) -> Translated:
-    """The answer to a request; each field is a list that has an item for each text.
+    """The answer to a request.
 
-    `found` has the translation and the alternatives of each text. If `as_list` is False, there is
-    one text, and each field is the item of this text.
+    For each text, `found` has its translation, followed by its alternatives. If `as_list` is True,
+    each field of the answer is a list with an item for each text. If not, there is only one text,
+    and each field is the item of this text.
     """
     fields: dict[str, list[Any]] = {"translatedText": [versions[0] for versions in found]}
     if wanted:
@@ -245,9 +249,9 @@ def _texts(fields: dict[str, Any]) -> tuple[list[str], bool]:
 
 
 def _count(value: Any) -> int:
-    """`value` as a number, clipped to 0 ... 1000; 0 for None or an empty text.
+    """`value` as a whole number, clipped to 0 ... 1000; 0 for None or an empty text.
 
-    Raises HTTPException if it is not a number.
+    Raises HTTPException if `value` is not a number.
     """
     try:
         return max(0, min(int(value or 0), 1000))

@@ -1,4 +1,4 @@
-"""The requests and answers of `/v1`; `__qualname__` gives some classes another name in OpenAPI."""
+"""The requests and answers of `/v1`."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal

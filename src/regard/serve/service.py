@@ -32,7 +32,7 @@ this together, else in the event loop's thread."""
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """The limits of a server; a request that exceeds one is refused."""
+    """The settings of a server; a request that exceeds one of the limits is refused."""
 
     characters: int = 10_000
     """The most characters in all texts of one request."""
@@ -50,7 +50,10 @@ class ServerLimits:
 
     @property
     def body(self) -> int:
-        """The most bytes of a body: 64 KiB, and 12 bytes for each character (\\uXXXX\\uXXXX)."""
+        """The most bytes of a body: 64 KiB, and 12 bytes for each of the `characters`.
+
+        JSON may write one character in 12 bytes: \\uXXXX\\uXXXX.
+        """
         return 12 * self.characters + 65_536
 
 
@@ -125,10 +128,11 @@ class Service:
     def admit(self, request: Request, key: str | None) -> None:
         """Raise HTTPException for too many requests, and for a missing or invalid key.
 
-        If the server has no API keys, a key is neither needed nor checked. If `key` is empty, the
-        bearer token of the request is the key. Requests with an invalid key are counted by the
-        client's address. After too many such requests, the address is refused even with a valid
-        key, so that a client that guesses keys cannot see that a guess is right.
+        The statuses are 429 for too many requests, 400 for a missing key and 403 for an invalid
+        key. If the server has no API keys, a key is neither needed nor checked. If `key` is empty
+        or None, the bearer token of the request is the key. Requests with an invalid key are
+        counted by the client's address. After too many such requests, the address is refused even
+        with a valid key, so that a client that guesses keys cannot see that a guess is right.
         """
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         # Starlette decodes headers as Latin-1, but clients send UTF-8.
@@ -184,9 +188,10 @@ class Service:
     ) -> AsyncIterator[list[Job]]:
         """A context manager that starts to translate the texts, and yields a job for each text.
 
-        At the end of the `with` block, sentences that still wait are cancelled. `ask(number,
-        sentence)` makes the request for a sentence; the sentences of a text are numbered from 0.
-        Raises HTTPException: 503 if a queue is full, 504 if a job has waited too long.
+        `texts` has each text with the engine that translates it. `ask(number, sentence)` makes the
+        request for a sentence; the sentences of a text are numbered from 0. At the end of the
+        `with` block, sentences that still wait are cancelled. Raises HTTPException 503 if a queue
+        is full, and 504 if a job has waited too long.
         """
         jobs: list[Job] = []
         until = asyncio.get_running_loop().time() + self.limits.seconds
@@ -211,7 +216,7 @@ class Service:
 
 
 async def _submit_all(jobs: Sequence[Job], ask: Callable[[int, str], SentenceRequest]) -> None:
-    """Submit the sentences of one engine's jobs, in another thread if they are long together."""
+    """Submit the sentences of one engine's jobs, in another thread if they are long in total."""
     if sum(len(sentence) for job in jobs for sentence in job.passage.sentences) <= READ_INLINE:
         _submit(jobs, ask)
     else:
@@ -219,7 +224,10 @@ async def _submit_all(jobs: Sequence[Job], ask: Callable[[int, str], SentenceReq
 
 
 def _submit(jobs: Sequence[Job], ask: Callable[[int, str], SentenceRequest]) -> None:
-    """Submit the sentences of one engine's jobs at once: the first job could fill the queue."""
+    """Submit the sentences of one engine's jobs in one call.
+
+    With a call for each job, the first job could fill the queue, and the next would be refused.
+    """
     asked = [ask(*numbered) for job in jobs for numbered in enumerate(job.passage.sentences)]
     futures = iter(jobs[0].engine.submit(asked))
     for job in jobs:

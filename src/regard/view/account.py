@@ -24,10 +24,10 @@ Fate = Literal["lives", "dies", "dropped", "finished", "too low", "left"]
     lives      it is kept, and at least one of its continuations is kept, too
     dies       it is kept, but none of its continuations is kept
     dropped    it does not end in </s>, and is not among the `beam` best candidates without </s>
-    finished   it ends in </s>, and is among the `beam` best finished hypotheses; with
-               search.finish = "beam", also if it ends at the longest output, without </s>
-    too low    it ends in </s>, but is not among the `beam` best finished hypotheses; with
-               search.finish = "beam", also if it is not among the `beam` best candidates
+    finished   it ends in </s>, and is among the `beam` best hypotheses that have finished so far;
+               with search.finish = "beam", also if it has the maximum length and no </s>
+    too low    it ends in </s>, but is not among the `beam` best hypotheses that have finished so
+               far; with search.finish = "beam", also if it is not among the `beam` best candidates
     left       it was still live when the search ended
 """
 
@@ -43,6 +43,7 @@ class Candidate:
     piece: str
     """The last piece of the candidate."""
     log_p: float
+    """The natural logarithm of the candidate's probability."""
     score: float
     """log p divided by the length penalty."""
     fate: Fate
@@ -97,7 +98,7 @@ class SearchRecorder:
         self._steps.append((_paths(candidates), _paths(live), _paths(finished)))
 
     def account(self, tokenizer: AnyTokenizer, recipe: SearchRecipe, longest: int) -> Account:
-        """An account of the recorded search, where an output may have at most `longest` pieces."""
+        """An account of the recorded search; `longest` is the maximum length, </s> included."""
         _, live, finished = self._steps[-1]
         best = (finished or live)[0]
         steps = []

@@ -23,6 +23,7 @@ _ENCODER, _DECODER = 315.0, 695.0
 _BOX, _FRAME = 250.0, 165.0
 """The width of a box, and half the width of a stack."""
 _TALL, _LOW, _JOIN = 68.0, 50.0, 10.0
+"""The heights of the boxes of a sub-layer and a LayerNorm; the gap above a sub-layer's box."""
 _AROUND = 20.0
 """The distance between a residual connection and the boxes that it passes, in points."""
 

@@ -25,7 +25,7 @@ _RGB = (
 
 
 def head_colours(heads: int) -> list[str]:
-    """One colour `#rrggbb` per head; neighbouring heads have very different hues."""
+    """One colour `#rrggbb` per head; neighbouring heads have clearly different hues."""
     step = max((n for n in range(1, heads // 2 + 1) if math.gcd(n, heads) == 1), default=1)
     return [_rgb(2 * math.pi * (0.07 + head * step / heads)) for head in range(heads)]
 

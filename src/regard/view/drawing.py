@@ -25,7 +25,9 @@ _FONTS = (
 """Fonts of Linux, macOS and Windows for Korean, Japanese and Chinese, whose characters are missing
 in matplotlib's own font."""
 _LINE, _LEAD = "#222222", 11.0
+"""The colour of lines, and the distance between two lines of text, in points."""
 _BEND, _HEAD = 6.0, 5.5
+"""The distance from a bend's start to its corner, and the length of an arrowhead, in points."""
 
 Point = tuple[float, float]
 
@@ -104,7 +106,7 @@ class Drawing:
         self.axes.set(xlim=(0, width), ylim=(0, height))
 
     def box(self, box: Box, colour: str, title: str = "", lines: Sequence[str] = ()) -> Box:
-        """Draw a box; its title and the smaller lines below it are in the middle of the box."""
+        """Draw and return a box; a title, and smaller lines below the title, are in its middle."""
         self._rectangle(box, colour, 5.0, 2)
         y = box.y + (_LEAD * len(lines) + (TITLE + 2 if title else 0)) / 2
         if title:

@@ -29,10 +29,11 @@ FAINT = 0.01
 def sharpest(
     look: Look, kind: AttentionKind, layer: int, word: int | None, count: int
 ) -> list[int]:
-    """The numbers, from 0, of the `count` heads with the lowest entropy, the lowest first.
+    """The `count` heads of a layer that have the lowest entropy, the lowest first.
 
     The entropy of a head is computed from its weights for the query at position `word`. If `word`
-    is None, it is the mean entropy over all queries.
+    is None, it is the mean entropy over all queries. Layers, heads and positions are numbered from
+    0.
     """
     weights = look.weights[kind][layer : layer + 1]
     rows = weights if word is None else weights[:, :, word : word + 1]
@@ -53,8 +54,8 @@ def figure(
 
     Figure 3 shows all `heads` for the query at position `word`. Figure 4 shows the first head for
     all queries and, below, all `heads` for the query at `word`. If `word` is None, all queries are
-    shown instead of one. Figure 5 shows each head for all queries, in its own panel. Raises
-    MissingExtra if matplotlib is not installed.
+    shown instead of one. Figure 5 shows each head for all queries, in its own panel. Layers, heads
+    and positions are numbered from 0. Raises MissingExtra if matplotlib is not installed.
     """
     panels: list[tuple[Sequence[int], int | None]] = [([head], None) for head in heads]
     if number < 5:

@@ -17,7 +17,7 @@ TALLEST = 10
 
 
 def heat(look: Look, kind: AttentionKind, layer: int, heads: Sequence[int]) -> str:
-    """The heat map of the mean weights of some heads, as text.
+    """The heat map of the mean weights of some heads, as text; layer and heads count from 0.
 
     Each row ends with the key that has the largest weight, and with this weight in per cent.
     """

@@ -48,9 +48,11 @@ class Look:
     read: tuple[str, ...]
     """The decoder's input: <s> y_1 ... y_n."""
     written: tuple[str, ...]
-    """The decoder's output, one position ahead of `read`: y_1 ... y_n </s>."""
+    """The decoder's output, one position ahead of `read`: y_1 ... y_n </s>. There is no </s> if the
+    model has no position for it."""
     log_p: tuple[float, ...]
-    """The log-probability of each position of `written`, given the positions before it."""
+    """The log-probability (natural logarithm) of each position of `written`, given the source and
+    the positions before."""
     weights: dict[AttentionKind, Weights]
     """The weights of each kind of attention that the model has; a query's weights sum to 1."""
     account: Account | None
@@ -70,7 +72,7 @@ class Look:
         raise ModelError(f"this model has no {wanted} attention: it has {has}")
 
     def queries(self, kind: AttentionKind) -> tuple[str, ...]:
-        """Labels of the queries; in encoder-decoder attention, the labels are `written`."""
+        """Labels of the queries: "encoder": `source`; "decoder": `read`; "cross": `written`."""
         return {"encoder": self.source, "decoder": self.read, "cross": self.written}[kind]
 
     def keys(self, kind: AttentionKind) -> tuple[str, ...]:
@@ -78,9 +80,10 @@ class Look:
         return self.read if kind == "decoder" else self.source
 
     def as_json(self) -> dict[str, Any]:
-        """All fields as JSON values; the key "search" is left out if there is no account.
+        """All fields as JSON values.
 
-        Under "attention" are the weights, indexed [kind][layer][head][query][key].
+        The key "attention" has the weights, indexed [kind][layer][head][query][key]. The key
+        "search" has the account of the search; without an account, this key is left out.
         """
         found: dict[str, Any] = {
             "sentence": self.sentence,
@@ -167,8 +170,9 @@ def seen(
     """Record how the model attends when it reads the ids `source` and writes the ids `written`.
 
     `source` encodes `sentence`. `source` and `written` end in </s>, but `written` may be cut at the
-    model's last position. Raises ModelError if the model's logits are not finite, or if the model
-    has no attention.
+    model's last position. With `by_words`, positions are words instead of pieces. `account` is put
+    into the result. Raises ModelError if the model's logits are not finite, or if the model has no
+    attention.
     """
     if not network.attentions():
         raise ModelError("this model has no attention to look at: name one of another model.family")

@@ -19,7 +19,7 @@ from regard.view.colours import head_colours
 from regard.view.look import ATTENTION_NAMES, Look, distance, entropy
 
 STEPS = 255
-"""A weight is stored in one byte, from 0 to 255; the error is below 0.002 and not visible."""
+"""A weight from 0 to 1 is stored as a byte from 0 to 255; the error is below 0.002: invisible."""
 
 
 def attention_page(
@@ -34,7 +34,8 @@ def attention_page(
     At first, the page shows attention of this `kind`, in this `layer` and these `heads` (all if
     none are given). If `place` is not None, the query at position `place` is pinned: it stays
     selected until the user pins another word, unpins this one, or chooses another kind. Layers,
-    heads and positions are numbered from 0; -1 is the last layer.
+    heads and positions are numbered from 0; -1 is the last layer. Raises KeyError if the model has
+    no attention of this kind.
     """
     first = {
         "kind": kind,

@@ -115,6 +115,7 @@ def _norm(title: str, name: str, module: nn.Module | None) -> Label | None:
 def embedding_parts(model: Transformer) -> dict[str, Label]:
     """The labels of embeddings, positions, output layer and softmax.
 
+    The keys are "source", "target", "linear", "softmax", "source positions" and "target positions".
     If the embeddings and the output layer share a matrix, as in the paper, the matrix is counted
     only in the first of their labels. The other labels refer to the first one.
     """

@@ -20,7 +20,7 @@ Words = list[list[int]]
 
 
 def words(pieces: Sequence[str]) -> Words:
-    """Group pieces into words at spaces.
+    """Group pieces, as `AnyTokenizer.names` gives them, into words at spaces.
 
     <s>, </s> and each piece of punctuation at either end of a word are words of their own.
     """

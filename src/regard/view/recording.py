@@ -76,7 +76,7 @@ class _Recorder:
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
     ) -> Tensor:
-        """Compute equation (1); keys and values may come from a cache.
+        """Compute equation (1), and store its weights; keys and values may come from a cache.
 
         Unused slots of a cache are left out; keys and values are converted to the query's dtype.
         """
