@@ -142,6 +142,11 @@ def test_the_longest_output_is_a_finished_one(model: Model) -> None:
     assert fates(account)[1] == {"*aa": "finished", "a</s>": "finished", "b</s>": "too low"}
 
 
+def test_how_much_less_probable_is_told_although_no_float_can_hold_it(model: Model) -> None:
+    after = {"": {END: 1.0, "a": 1e-300}, "a": {"b": 1.0, END: 1e-60}, "b": {"b": 1.0}}
+    assert searched(model, after, longest=6).why.endswith("it is 10^360 times less probable.")
+
+
 def test_nothing_finishes(model: Model) -> None:
     account = searched(model, {"": {"a": 1.0}, "a": {"a": 1.0}}, longest=2)
     assert fates(account) == [{"*a": "lives"}, {"*aa": "left"}]

@@ -122,9 +122,10 @@ class Engine:
         return read_passage(text, base(self.pair.source), tokenizer, is_html=is_html)
 
     def submit(self, requests: Sequence[SentenceRequest]) -> list[Future[Rendering]]:
-        """Add sentences to the queue, and return a future for each; raises QueueFull if it is full.
+        """Add sentences to the queue; return a future for each.
 
-        A future raises the error that the translation of its batch raised.
+        Raises QueueFull if `full` is True. A future raises the error that translating its batch
+        raised.
         """
         return self._batcher.submit(requests)
 

@@ -37,7 +37,7 @@ long it is."""
 STOPPING = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
 """Exceptions that end a task or the server, and must be raised again. Every other unexpected
 exception is answered with status 500. This includes exceptions that do not inherit from
-`Exception`: extension modules may raise such ones."""
+`Exception`: extension modules may raise them."""
 
 
 class Disconnected(Exception):

@@ -66,7 +66,7 @@ class Allowance:
         return 0.0 if left >= 1 else (1 - left) * 60 / self._a_minute
 
     def take(self, client: str) -> float:
-        """Count a request of the client if it may make one now; return what `wait` returned."""
+        """Return `wait(client)`; if this is 0, count a request of the client."""
         wait, left, known = self.wait(client), self._saved(client), _digest(client)
         self._left.pop(known, None)
         self._left[known] = (left if wait else left - 1, self._clock())

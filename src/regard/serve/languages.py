@@ -14,6 +14,7 @@ from regard.errors import RecipeError
 from regard.text.scripts import refuse_country
 
 CODE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})?")
+"""The form of a language code: the code of a language, perhaps with a region or a script."""
 SURE = 0.5
 """py3langid is sure of a language whose probability is higher than this. In a short text, the most
 probable of all languages is often a wrong one, with a low probability."""

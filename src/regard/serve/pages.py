@@ -19,6 +19,7 @@ SITE = {
     "/site.js": ("site.js", "text/javascript"),
     "/texts.js": ("texts.js", "text/javascript"),
 }
+"""For each path, the name of a file in `site`, and its media type."""
 
 
 def site_routes() -> APIRouter:

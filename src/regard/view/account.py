@@ -135,7 +135,7 @@ class SearchRecorder:
             said += (
                 ": it is more probable, but shorter."
                 if second.log_p > best.log_p
-                else f": it is {math.exp(best.log_p - second.log_p):.3g} times less probable."
+                else f": it is {_exponential(best.log_p - second.log_p)} times less probable."
             )
         places = [
             (place, number)
@@ -184,6 +184,11 @@ def _fate(
         return "left"
     going = any(other.tokens[:-1] == path.tokens for others in after for other in others)
     return "lives" if going else "dies"
+
+
+def _exponential(x: float) -> str:
+    """e^x as text, with three digits; as a power of ten if a float cannot hold it."""
+    return f"{math.exp(x):.3g}" if x < 700 else f"10^{x / math.log(10):.0f}"
 
 
 def _sum(path: _Path, recipe: SearchRecipe) -> str:

@@ -72,7 +72,10 @@ class Look:
         raise ModelError(f"this model has no {wanted} attention: it has {has}")
 
     def queries(self, kind: AttentionKind) -> tuple[str, ...]:
-        """Labels of the queries: "encoder": `source`; "decoder": `read`; "cross": `written`."""
+        """Labels of the queries.
+
+        They are `source` for "encoder", `read` for "decoder" and `written` for "cross".
+        """
         return {"encoder": self.source, "decoder": self.read, "cross": self.written}[kind]
 
     def keys(self, kind: AttentionKind) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from regard.view.colours import head_colours
 from regard.view.look import ATTENTION_NAMES, Look, distance, entropy
 
 STEPS = 255
-"""A weight from 0 to 1 is stored as a byte from 0 to 255; the error is below 0.002: invisible."""
+"""A weight from 0 to 1 is stored as a byte from 0 to 255; the error, below 0.002, is invisible."""
 
 
 def attention_page(
