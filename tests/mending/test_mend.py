@@ -92,35 +92,66 @@ def test_the_code_of_a_language_is_no_part_of_an_echo(
     assert found == Mended([SOUND], retried=True)
 
 
-def spell_capitals(lines: list[str], side: str = "source") -> list[list[str]]:
-    """A tokenizer for which a word in capitals is a piece for each letter."""
-    return [[piece for word in line.split() for piece in (word if word.isupper() else [word])]
+WORDS = "</s> the The a dog Tom Mary and sleeps in"
+
+
+def count_pieces(lines: list[str], side: str = "source") -> list[list[int]]:
+    """A tokenizer for which a word that is not among WORDS has a piece for each character."""
+    known = WORDS.split()
+    return [[i for word in line.split()
+             for i in ([known.index(word)] if word in known else map(ord, word))]
             for line in lines]  # fmt: skip
 
 
-def test_capitals_that_the_vocabulary_lacks_are_searched_for_in_small_letters(
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        ("THE DOG SLEEPS", "The dog sleeps"),
+        (">>de<< TOM AND A DOG", ">>de<< Tom and a dog"),
+        ("Mary Sleeps", "Mary sleeps"),
+        ("Mary Sleeps in a Dog", "Mary sleeps in a dog"),
+        ('"THE DOG AND A DOG"', '"The dog and a dog"'),
+    ],
+)
+def test_a_line_with_many_capitals_is_searched_for_with_few(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, line: str, asked: str
+) -> None:
+    found = with_second_search(monkeypatch, [REPEATED, SOUND])
+    translator.tokenizer.encode = count_pieces  # type: ignore
+    first = [Translation("AGA", -1.0)]
+    assert mended(translator, [line], [first], retry=False)[0].translations == first
+    [its] = mended(translator, [line], [first])
+    text = SOUND.text.upper() if line.removeprefix(">>de<<").isupper() else SOUND.text
+    assert its == Mended([Translation(text, SOUND.score)], retried=True)
+    assert found == [asked]
+
+
+def test_where_small_letters_do_not_help_the_first_stays(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = with_second_search(monkeypatch, [REPEATED, SOUND], [REPEATED])
-    translator.tokenizer.encode = spell_capitals  # type: ignore
-    first = [Translation("INININ AGA", -1.0)]
-    found = mended(translator, [">>de<< THE DOG SLEEPS.", "2 DOGS AND A CAT"], [first, first])
-    assert asked == [">>de<< The dog sleeps.", "2 dogs and a cat"]
-    assert found == [
-        Mended([Translation("DER HUND SCHLÄFT", -1.0)], retried=True),
-        Mended(first, retried=True),  # nothing better was found
-    ]
-    assert mended(translator, ["THE DOG SLEEPS"], [first], retry=False) == [Mended(first)]
+    with_second_search(monkeypatch, [REPEATED])
+    translator.tokenizer.encode = count_pieces  # type: ignore
+    first = [Translation("AGA BIN", -1.0)]
+    assert mended(translator, ["THE DOG SLEEPS"], [first]) == [Mended(first, retried=True)]
 
 
 @pytest.mark.parametrize(
-    "line", ["USA", "USA 2024!", "The DOG SLEEPS", "USA와 EU가 만났다", "5 > 3"]
+    "line",
+    [
+        "SLEEPS",
+        "SLEEPS 2024!",
+        "The DOG sleeps",
+        "Tom and Mary",
+        "ㅋ USA와 개",
+        "고양이가 앉았다",
+        "5 > 3",
+    ],
 )
-def test_what_is_not_in_capitals_stays_as_it_is(
+def test_a_line_with_few_capitals_stays_as_it_is(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     asked = with_second_search(monkeypatch)
-    translator.tokenizer.encode = spell_capitals  # type: ignore
+    translator.tokenizer.encode = count_pieces  # type: ignore
     assert mended(translator, [line], [[Translation("x y z w", -1.0)]])[0].retried is False
     assert asked == []
 
@@ -129,5 +160,8 @@ def test_capitals_that_the_vocabulary_has_stay_as_they_are(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = with_second_search(monkeypatch)
+    translator.tokenizer.encode = lambda lines, side="source": [  # type: ignore
+        [*range(len(line.split()))] for line in lines
+    ]
     assert mended(translator, ["THE DOG SLEEPS"], [[SOUND]]) == [Mended([SOUND])]
     assert asked == []

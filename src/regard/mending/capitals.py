@@ -1,23 +1,57 @@
-"""Sentences in capitals, such as headlines: the vocabulary of a small text has few such words."""
+"""Lines with many capitals, such as headlines: a small text has few words that are written so."""
 
-from regard.mending.flaws import has_letter
+from typing import NamedTuple
+
 from regard.text.protocol import AnyTokenizer
 
-SHARE = 1.5
-"""Capitals do not suit a vocabulary if a sentence has SHARE times as many pieces in them, or more,
-as in small letters."""
+SHARE = 1.25
+"""Capitals do not suit a vocabulary if a line has SHARE times as many pieces with them, or more."""
+LONG = 4
+"""In a title such as `The Cat on the Mat`, words of fewer letters may begin with a small letter."""
+EARLIER = 4
+"""If a word has as many pieces with a capital as without, the first ids decide, because pieces are
+learned in the order of their counts: it has a capital if that id is less than 1 / EARLIER times the
+other. `Tom` then does; `The` does not, although many sentences begin with it."""
 
 
-def in_small_letters(tokenizer: AnyTokenizer, sentence: str) -> str | None:
-    """The sentence in small letters, with a capital at its beginning; None if it stays as it is.
+class Usual(NamedTuple):
+    """A line in the letters that the training text would have."""
 
-    A sentence stays as it is if one of its letters is no capital, if fewer than two words have
-    letters, or if its capitals suit the vocabulary. The code of a language before it is kept.
+    text: str
+    from_capitals: bool
+    """Whether all letters of the original line are capitals."""
+
+
+def in_usual_letters(tokenizer: AnyTokenizer, line: str) -> Usual | None:
+    """The line with fewer capitals; None if it does not have many, or if they suit the vocabulary.
+
+    A line has many capitals if there are two words, and if all its letters are capitals, or if at
+    least two words have LONG letters or more and each of these begins with a capital. Each word is
+    then written in small letters, with one capital, or as it is, whichever has the fewest pieces;
+    so most names keep their capitals. The line begins with a capital. The code of a language before
+    it is kept.
     """
-    text = sentence.removeprefix(tokenizer.prefix(sentence)).lstrip()
-    letters = filter(str.isalpha, text)
-    if not all(map(str.isupper, letters)) or sum(map(has_letter, text.split())) < 2:
+    text = line.removeprefix(tokenizer.prefix(line)).lstrip()
+    words = [letters for word in text.split() if (letters := list(filter(str.isalpha, word)))]
+    long = [letters for letters in words if len(letters) >= LONG]
+    capitals = all(letter.isupper() for letters in words for letter in letters)
+    title = len(long) >= 2 and all(letters[0].isupper() for letters in long)
+    if len(words) < 2 or not (capitals or title):
         return None
-    small = sentence.removesuffix(text) + text.capitalize()
-    capitals, others = map(len, tokenizer.encode([sentence, small]))
-    return small if capitals >= SHARE * others else None
+    written = " ".join(_usual(tokenizer, word) for word in text.split(" "))
+    usual = line.removesuffix(text) + _with_capital(written)
+    given, found = map(len, tokenizer.encode([line, usual]))
+    return Usual(usual, capitals) if given >= SHARE * found else None
+
+
+def _usual(tokenizer: AnyTokenizer, word: str) -> str:
+    forms = [word.lower(), _with_capital(word.lower()), word]
+    encoded = tokenizer.encode(forms)
+    ranks = [(len(ids), sum(ids[:1]) * (EARLIER if i else 1)) for i, ids in enumerate(encoded)]
+    return forms[ranks.index(min(ranks))]
+
+
+def _with_capital(text: str) -> str:
+    """The text with a capital as its first letter; all other letters stay as they are."""
+    first = next((i for i, char in enumerate(text) if char.isalpha()), 0)
+    return text[:first] + text[first : first + 1].upper() + text[first + 1 :]

@@ -37,7 +37,7 @@ def flaws(
     """
     before, after = _divided(source), _divided(output)
     found: list[Flaw] = []
-    if before == after and sum(map(has_letter, before)) >= FEWEST_ECHOED:
+    if before == after and sum(map(_has_letter, before)) >= FEWEST_ECHOED:
         found.append("echo")
     if _repeats(output) and not _repeats(source):
         found.append("repetition")
@@ -52,8 +52,7 @@ def _divided(text: str) -> list[str]:
     return _UNSPACED.sub(r" \g<0> ", text).split()
 
 
-def has_letter(word: str) -> bool:
-    """Whether the word is more than numbers and signs."""
+def _has_letter(word: str) -> bool:
     return any(c.isalpha() for c in word)
 
 
@@ -78,7 +77,7 @@ def _come_again(words: Sequence[str], shortest: int, copies: int) -> bool:
     for period in range(shortest, _LONGEST_PERIOD + 1):
         same = 0  # how many words in a row equal the word that is `period` words earlier
         for earlier, word in zip(words, words[period:], strict=False):
-            same = same + 1 if earlier == word and has_letter(word) else 0
+            same = same + 1 if earlier == word and _has_letter(word) else 0
             if same >= period * (copies - 1):
                 return True
     return False

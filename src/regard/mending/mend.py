@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from regard.mending.capitals import in_small_letters
+from regard.mending.capitals import in_usual_letters
 from regard.mending.flaws import Flaw, flaws
 from regard.mending.retry import search_again
 from regard.translation import Translation, Translator
@@ -39,8 +39,8 @@ def mended(
     with their flaws. A sentence that the translator has split is not searched for again. If `retry`
     is False, there is no second search.
 
-    A sentence in capitals that do not suit the vocabulary is always searched for again, and in
-    small letters. The translations that this search finds are then put in capitals.
+    A sentence with many capitals that do not suit the vocabulary is always searched for again, with
+    fewer of them. If all its letters are capitals, the translations found are put in capitals, too.
     """
     sentences = list(map(translator.plain, sentences))
     results = [
@@ -51,9 +51,9 @@ def mended(
     ]
     if not retry:
         return results
-    small = [in_small_letters(translator.tokenizer, sentence) for sentence in sentences]
-    wrong = [i for i, it in enumerate(results) if it.flaws or small[i]]
-    texts = [small[i] or sentences[i] for i in wrong]
+    usual = [in_usual_letters(translator.tokenizer, sentence) for sentence in sentences]
+    wrong = [i for i, it in enumerate(results) if it.flaws or usual[i]]
+    texts = [it.text if (it := usual[i]) else sentences[i] for i in wrong]
     asked = [
         (i, text, pieces)
         for i, text, pieces in zip(wrong, texts, _pieces(translator, texts), strict=True)
@@ -62,7 +62,7 @@ def mended(
     again = search_again(translator, [text for _, text, _ in asked]) if asked else []
     for (i, text, pieces), others in zip(asked, again, strict=True):
         sound = [t for t in others if not _flaws(translator, text, pieces, t.text)]
-        if small[i]:
+        if (it := usual[i]) and it.from_capitals:
             sound = [replace(t, text=t.text.upper()) for t in sound]
         results[i] = _better(results[i], sound)
     return results
