@@ -246,6 +246,14 @@ def test_epochs_and_seeds_differ_in_order_and_in_company(layout):
         assert len(together[0] & together[1]) < len(first) / 2
 
 
+def test_short_and_long_sentences_come_in_random_order():
+    recipe = DataRecipe(source_tokens=128, target_tokens=128)
+    taken = an_epoch(Batches(mixed_corpus(211), recipe, 5, layout="grouped"))
+    widths = [batch.source.ids.shape[1] for batch in taken]
+    rises = sum(a < b for a, b in itertools.pairwise(widths))
+    assert len(widths) / 4 < rises < len(widths) * 3 / 4
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_batches_per_epoch_is_exact_within_one_window(layout):
     batches = Batches(mixed_corpus(211), DataRecipe(source_tokens=512), 5, layout=layout)
