@@ -70,6 +70,29 @@ def test_d_k_and_d_v_are_free() -> None:
     assert module(x, x, Mask(torch.ones(1, 1, 1, 3, dtype=torch.bool))).shape == x.shape
 
 
+def test_a_query_that_may_attend_to_nothing_gets_nothing() -> None:
+    query, key, value = torch.randn(1, 1, 2, 3), torch.randn(1, 1, 4, 3), torch.randn(1, 1, 4, 5)
+    mask = torch.tensor([[True] * 4, [False] * 4]).view(1, 1, 2, 4)
+    output, weights = attention(query, key, value, mask)
+    assert weights[0, 0].sum(-1).tolist() == pytest.approx([1.0, 0.0])
+    assert not output[0, 0, 1].any()
+
+
+def test_weights_are_dropped_in_training_only() -> None:
+    module, x = plainly(d_model=8, heads=2, d_k=4, d_v=4), torch.randn(2, 3, 8)
+    mask = Mask(torch.ones(1, 1, 1, 3, dtype=torch.bool))
+    whole = module(x, x, mask)
+    module.dropout = 0.9
+    assert not torch.equal(module(x, x, mask), whole)
+    assert torch.equal(module.eval()(x, x, mask), whole)
+
+
+def test_the_bias_of_the_keys_is_not_trained() -> None:
+    module, x = plainly(d_model=8, heads=2, d_k=4, d_v=4), torch.randn(2, 3, 8)
+    module(x, x, Mask(torch.ones(1, 1, 1, 3, dtype=torch.bool))).square().sum().backward()
+    assert [name for name, p in module.named_parameters() if p.grad is None] == ["W_k.bias"]
+
+
 @pytest.mark.skipif(not can_pack(torch.float32), reason="this build has no oneDNN")
 def test_keys_and_values_are_attended_to_in_the_precision_in_which_they_are_kept() -> None:
     torch.manual_seed(1)

@@ -51,6 +51,16 @@ def test_norm_comes_after_the_sum() -> None:
     torch.testing.assert_close(out, torch.tensor([[-1.0, 1.0]]))  # the sum is (3, 9)
 
 
+def test_nothing_is_dropped_after_training() -> None:
+    x, y = torch.randn(5, 8), torch.randn(5, 8)
+    layer, inner = plainly(AddNorm(8, dropout=0.9)), plainly(FeedForward(8, 16, relu_dropout=0.9))
+    assert not torch.equal(layer(x, y), layer(x, y))
+    assert not torch.equal(inner(x), inner(x))
+    expected = torch.nn.functional.layer_norm(x + y, (8,), eps=1e-6)
+    torch.testing.assert_close(layer.eval()(x, y), expected)
+    assert torch.equal(inner.eval()(x), inner(x))
+
+
 def test_embedding_is_scaled_and_positioned() -> None:
     embedding = Embedding(ModelRecipe(d_model=4, dropout=0.0), vocabulary=11).eval()
     torch.nn.init.normal_(embedding.tokens.weight)

@@ -107,6 +107,13 @@ def test_a_copy_goes_on_to_the_same_bits(arithmetic: str, dtype: torch.dtype) ->
     assert all(torch.equal(first.state()[k], second.state()[k]) for k in first.state())
 
 
+def test_after_an_update_the_next_gradient_begins_at_zero() -> None:
+    ours = network()
+    flat = FlatMuon(ours, TrainingRecipe(), torch.float32)
+    advance(flat, ours, 1)
+    assert not any(p.grad.any() for p in ours.parameters() if p.grad is not None)
+
+
 def test_moments_are_saved_in_the_order_of_the_parameters() -> None:
     ours, theirs = network(), network()
     muon = FlatMuon(ours, TrainingRecipe(beta1=0.95), torch.float32)

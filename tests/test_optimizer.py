@@ -49,6 +49,24 @@ def test_equals_adam_with_the_papers_constants(by: Arithmetic) -> None:
 
 
 @by_each
+def test_the_constants_are_those_of_the_recipe(by: Arithmetic) -> None:
+    ours, theirs = model(), model()
+    recipe = TrainingRecipe(beta1=0.7, beta2=0.8, epsilon=0.01)
+    flat = FlatAdam(ours, recipe, torch.float32, by)
+    adam = torch.optim.Adam(theirs.parameters(), lr=0.01, betas=(0.7, 0.8), eps=0.01)
+    for seed in range(3):
+        inputs = torch.randn(7, 3, generator=torch.Generator().manual_seed(seed))
+        flat.make_way()
+        adam.zero_grad()
+        for net in (ours, theirs):
+            net(inputs).pow(2).mean().backward()
+        flat.step(0.01, tokens=1)
+        adam.step()
+    for mine, his in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, his, atol=1e-6, rtol=1e-5)
+
+
+@by_each
 def test_steps_below_bf16_resolution_add_up_in_the_master(by: Arithmetic) -> None:
     ours = nn.Linear(1, 1, bias=False)
     nn.init.ones_(ours.weight)

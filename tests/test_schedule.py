@@ -15,3 +15,8 @@ def test_rises_linearly_and_falls_as_the_inverse_root() -> None:
     assert learning_rate(3, 7, 100) == pytest.approx(3 * learning_rate(1, 7, 100))
     assert learning_rate(400, 7, 100) == pytest.approx(learning_rate(100, 7, 100) / 2)
     assert learning_rate(100, 4 * 7, 100) == pytest.approx(learning_rate(100, 7, 100) / 2)
+
+
+@pytest.mark.parametrize("step", [3, 400])
+def test_a_factor_multiplies_it_at_every_step(step: int) -> None:
+    assert learning_rate(step, 7, 100, 2.5) == pytest.approx(2.5 * learning_rate(step, 7, 100))

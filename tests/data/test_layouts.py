@@ -6,7 +6,8 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.layouts import grouped, packed
+from regard.data.layouts import grouped, packed, refuse_more_parts, refuse_without_room
+from regard.errors import TrainingError
 from regard.recipe import DataRecipe
 
 
@@ -77,6 +78,21 @@ def test_rows_are_not_joined_beyond_the_limits():
     assert sorted(plan.pairs) == [0, 1, 2, 3, 4]
     for pairs, rows in batches_of(plan):
         assert np.bincount(rows, source[pairs]).max() * (max(rows) + 1) <= 23
+
+
+@pytest.mark.parametrize("layout", ["grouped", "packed"])
+def test_a_sentence_of_the_greatest_length_has_room(layout):
+    sizes = {"source_tokens": 24, "target_tokens": 24, "row_length": 24, "layout": layout}
+    refuse_without_room(DataRecipe(max_length=24, **sizes))
+    with pytest.raises(TrainingError, match=r"= 24 has no room for .* data.max_length = 25"):
+        refuse_without_room(DataRecipe(max_length=25, **sizes))
+
+
+def test_a_batch_is_divided_into_as_many_parts_as_it_may_have_rows():
+    recipe = DataRecipe(source_tokens=72, target_tokens=96, row_length=24, layout="packed")
+    refuse_more_parts(3, recipe)
+    with pytest.raises(TrainingError, match="--micro-batches 4: a batch has at most 3 rows"):
+        refuse_more_parts(4, recipe)
 
 
 def test_packed_rows_are_full():

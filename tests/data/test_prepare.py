@@ -194,6 +194,23 @@ def test_the_tokenizer_learns_from_an_even_sample(
     assert manifest["sample"] == pytest.approx(20 / 101, abs=0.03)
 
 
+def test_the_tokenizer_learns_from_what_is_trained_on(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither from held-out pairs nor from those that are dropped."""
+    learnt: list[str] = []
+    learn = Tokenizer.learn
+
+    def spy(lines: Sequence[str], kind: str, vocabulary: int) -> Tokenizer:
+        learnt.extend(lines)
+        return learn(learnt, "bpe", vocabulary)
+
+    monkeypatch.setattr(Tokenizer, "learn", spy)
+    corpus.write([*SOURCES, "", "b"], [*TARGETS, "leer", "y" * 97])
+    assert corpus.prepare().train.kept == 94
+    assert list(zip(learnt[::2], learnt[1::2], strict=True)) == corpus.prepared("train")
+
+
 def test_of_text_without_blanks_byte_pairs_learn_from_less(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,13 @@ def test_nothing_skipped_is_the_encoding_itself(tokenizer: Tokenizer) -> None:
     assert drawn(tokenizer, LINES, 0.0) == [[*ids, EOS] for ids in tokenizer.encode(LINES)]
 
 
+def test_runs_of_one_letter_are_merged_from_the_left() -> None:
+    runs = [" ".join("a" * n for n in range(1, 9))] * 3
+    tokenizer = Tokenizer.learn(["aa"] * 9, "bpe", 260)
+    assert len(tokenizer.merges) == 1
+    assert drawn(tokenizer, runs, 0.0) == [[*ids, EOS] for ids in tokenizer.encode(runs)]
+
+
 def plainly(word: list[int], merges: dict[tuple[int, int], tuple[int, int]], skipped: float) -> Any:
     """The algorithm as Provilkov et al. publish it; `merges` maps two ids to a rank and an id."""
     word = list(word)
@@ -164,6 +171,15 @@ def test_sentences_cut_anew_have_room(
         assert batch.labels.numel() <= target_tokens
         assert int((batch.source.ids != 0).sum()) == batch.source_tokens
         assert int((batch.labels != 0).sum()) == batch.target_tokens
+
+
+def test_sentences_cut_anew_are_no_longer_than_any_may_be(data: Path) -> None:
+    """Though a row has room for twice as many pieces."""
+    pairs = training_pairs(data, RECIPE)
+    longest = int(max(pairs.source_lengths.max(), pairs.target_lengths.max()))
+    recipe = RECIPE.but(max_length=longest, row_length=2 * longest, subword_dropout=0.5)
+    found = [int(b.source.positions.max()) for b in training_batches(data, recipe).rest_of_epoch()]
+    assert max(found) == longest - 1
 
 
 def test_without_it_batches_are_what_they_were(data: Path) -> None:

@@ -83,6 +83,7 @@ def test_characters_are_words_only_in_scripts_without_spaces(text: str, flaws: l
 def test_far_too_few_pieces_are_a_truncation_and_so_is_the_longest_output() -> None:
     assert found("a long sentence", "kurz", (10, 3)) == ["truncation"]
     assert found("a long sentence", "kurz genug", (10, 4)) == []
+    assert found("a third is enough", "ein Drittel genügt", (12, 4)) == []
     assert found("short", "s", (9, 1)) == []
     assert found("short", "ohne Ende", (9, 50)) == ["truncation"]
     assert found("in parts", "ohne Ende", (49, 50), limit=None) == []

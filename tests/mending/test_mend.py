@@ -68,6 +68,18 @@ def test_a_sentence_that_was_split_is_only_named(
     assert asked == []
 
 
+def test_the_longest_sentence_that_is_not_split_is_searched_for_again(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An output ends where the model has no more positions, though its source may have fewer."""
+    asked = with_second_search(monkeypatch, [SOUND])
+    longest = " ".join(f"word{i}" for i in range(translator.longest - 1))  # and </s>
+    unended = Translation(longest.replace("word", "Wort"), -1.0)
+    [found] = mended(translator, [longest], [[unended]])
+    assert found == Mended([unended], ("truncation",), retried=True)
+    assert asked == [longest]
+
+
 def test_parts_together_may_be_longer_than_one_search_allows(translator: Translator) -> None:
     long = " ".join(f"word{i}" for i in range(translator.longest))
     whole = [Translation(long.replace("word", "Wort"), -1.0)]

@@ -142,3 +142,4 @@ def test_the_second_search_is_no_wider_than_a_recipe_may_be() -> None:
     ]:  # fmt: skip
         second = wider_search(SearchRecipe(beam=beam, max_extra=max_extra))
         assert (second.beam, second.alpha) == (wider, 1.0)
+    assert wider_search(SearchRecipe(alpha=1.5)).alpha == 1.5

@@ -72,6 +72,37 @@ def test_minutes_make_a_save_due(
     assert not due_at(run, TrainingState(6)).save
 
 
+def test_a_save_to_resume_from_delays_none_that_is_averaged(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    clock = Run(tmp_path / "run", RECIPE.but(save_every=0, save_minutes=2.0), data).clock
+    for minutes, extra, is_due in ((1, True, False), (1, False, True), (1, False, False)):
+        now += 60 * minutes
+        assert clock.due(TrainingState(5), clock.wishes(TrainingState(5))).save is is_due
+        if extra or is_due:
+            clock.saved(extra=extra)
+
+
+def test_what_the_end_takes_is_learnt_from_the_saves(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1.5 times the longest time from the end of a step to the end of its save."""
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    run = Run(tmp_path / "run", RECIPE.but(minutes=60.0), data)
+    run.clock.start(state := TrainingState(5))
+    for seconds in (100, 10):
+        due_at(run, state)
+        now += seconds  # to validate and to save
+        run.clock.saved(extra=False)
+    for left, ends in ((151, False), (149, True)):
+        now = 1000.0 + 3600 - left
+        due_at(run, state)
+        assert run.clock.over is ends
+
+
 @pytest.mark.parametrize("seconds_per_step", [0.03, 0.4, 55.0])
 def test_base_averages_checkpoints_1500_steps_apart_at_any_speed(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, seconds_per_step: float

@@ -176,6 +176,18 @@ def test_result_of_a_sentence_does_not_depend_on_its_batch(
         assert_same(found, alone)
 
 
+def test_what_ends_early_in_a_large_batch_keeps_its_result(by: Arithmetic) -> None:
+    """It stays in the batch until a tenth of the sentences has ended."""
+    recipe = SearchRecipe(beam=2, alpha=2.0, penalty="length", finish="beam")
+    sentences, longest = list(range(13)), 11
+    for seed in range(5):
+        toy = Toy(FIRST + 5, normal, seed)
+        together = run(by, toy, sentences, [longest] * len(sentences), recipe, n_best=2)
+        for sentence, found in zip(sentences, together, strict=True):
+            [alone] = run(by, toy, [sentence], [longest], recipe, n_best=2)
+            assert_same(found, alone)
+
+
 @given(ordinary=st.integers(1, 7), longest=st.integers(1, 6), beam=st.integers(1, 5), seed=seeds)
 @settings(max_examples=60, deadline=None)
 def test_ties_everywhere_resolve_as_in_the_plain_search(

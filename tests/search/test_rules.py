@@ -90,6 +90,14 @@ def test_equal_continuations_rank_by_beam_then_token(by: Arithmetic) -> None:
     assert [h.tokens for h in found] == [(3,), (4,), (5,), (6,), (7,)]
 
 
+def test_of_equal_scores_the_hypothesis_that_ended_first_is_better(by: Arithmetic) -> None:
+    # One in 8002 each, so that a rounded log 1 is nothing beside it; 4 leads nowhere.
+    toy = table({(): {EOS: 1.0, 3: 1.0, 4: 8000.0}, (3,): {EOS: 1.0}})
+    [found] = run(by, toy, [0], [3], SearchRecipe(beam=2, alpha=0.0), n_best=2)
+    assert found[0].score == found[1].score
+    assert [h.tokens for h in found] == [(), (3,)]
+
+
 def test_first_step_has_one_row_a_sentence_and_finished_sentences_leave(by: Arithmetic) -> None:
     class Endless(Toy):
         def row(self, sentence: int, prefix: Prefix) -> Tensor:

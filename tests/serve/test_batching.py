@@ -77,6 +77,25 @@ def test_the_oldest_goes_first_and_with_it_those_of_like_length(
     assert [sorted(batch) for batch in slow.batches[1:]] == [["a b", "x y", "z"], ["a b c d e"]]
 
 
+def test_a_batch_has_room_for_the_padding_of_its_longest(
+    batcher: Batcher[str, str], slow: Slow
+) -> None:
+    first = occupy(batcher, slow)
+    some = batcher.submit(["a", "b c d", "e f g"])
+    finish(slow, [first, *some])
+    assert slow.batches[1:] == [["a", "b c d"], ["e f g"]]
+
+
+def test_a_batch_that_is_full_waits_for_nothing_more(slow: Slow) -> None:
+    batcher = Batcher(slow, words, most=7, budget=6, wait=600.0)
+    try:
+        batcher.submit(["a b c", "d e f"])
+        assert slow.begun.acquire(timeout=30)
+    finally:
+        slow.gate.release()
+        batcher.close()
+
+
 def test_a_sentence_longer_than_the_budget_is_translated_alone(
     batcher: Batcher[str, str], slow: Slow
 ) -> None:
@@ -104,13 +123,29 @@ def test_a_full_queue_refuses_whole_requests_until_there_is_room(
     # Each request is taken whole while the queue is below its limit, 7; the first counts as 4.
     some = batcher.submit(["w"] * 6) + batcher.submit(["long"] * 2)
     assert not batcher.full
-    some += batcher.submit(["long"] * 3)
-    assert (batcher.full, batcher.waiting) == (True, 11)
+    some += batcher.submit(["long"])  # 4 + 2 + 1
+    assert (batcher.full, batcher.waiting) == (True, 9)
     with pytest.raises(QueueFull):
         batcher.submit(["refused"])
     finish(slow, [first, *some])
     assert not batcher.full
     assert batcher.submit(["again"])[0].result(30) == "AGAIN"
+
+
+def test_a_queue_that_fills_while_sentences_are_measured_refuses_them(slow: Slow) -> None:
+    def measure(sentences: Sequence[str]) -> list[int]:
+        if sentences == ["late"]:
+            batcher.submit(["w"] * 7)
+        return words(sentences)
+
+    batcher = Batcher(slow, measure, most=4, budget=6, wait=0.0)
+    first = occupy(batcher, slow)
+    some = batcher.submit(["w"] * 2)
+    with pytest.raises(QueueFull):
+        batcher.submit(["late"])
+    assert batcher.waiting == 9
+    finish(slow, [first, *some])
+    batcher.close()
 
 
 def test_a_large_request_keeps_no_other_waiting(batcher: Batcher[str, str], slow: Slow) -> None:
@@ -155,6 +190,15 @@ def test_a_failure_belongs_to_its_batch_and_the_thread_goes_on(
     finish(slow, [first, *bad])
     assert all(isinstance(f.exception(), ValueError) for f in bad)
     assert batcher.submit(["good"])[0].result(30) == "GOOD"
+
+
+def test_a_sentence_without_a_result_fails_and_the_thread_goes_on() -> None:
+    batcher = Batcher(lambda some: some[:2], words, most=7, wait=0.0)
+    *two, third = batcher.submit(["one", "two", "three"])
+    assert [future.result(30) for future in two] == ["one", "two"]
+    assert isinstance(third.exception(30), ValueError)
+    assert batcher.submit(["good"])[0].result(30) == "good"
+    batcher.close()
 
 
 def test_an_error_that_is_no_exception_does_not_end_the_thread() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import DataError
+from regard.serve import keys as module
 from regard.serve.keys import Allowance, Keys
 
 
@@ -39,3 +40,12 @@ def test_requests_are_allowed_again_as_time_passes() -> None:
     assert [allowance.take("a") for _ in range(2)] == [0.0, 30.0]
     now = 10_000.0  # unused requests are saved for one minute only
     assert [allowance.take("a") for _ in range(3)] == [0.0, 0.0, 30.0]
+
+
+def test_of_too_many_clients_the_one_that_asked_longest_ago_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_CLIENTS", 2)
+    allowance = Allowance(1, clock=lambda: 0.0)
+    assert [allowance.take(client) for client in ("a", "b", "a", "c")] == [0.0, 0.0, 60.0, 0.0]
+    assert [allowance.wait(client) for client in ("a", "b", "c")] == [60.0, 0.0, 60.0]

@@ -2,9 +2,11 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.trees import recombining
 from regard.trees.penn import bracketed, read_trees
 from regard.trees.recombining import Phrases
 from regard.trees.tree import Tree
@@ -54,6 +56,24 @@ def test_phrases_move_between_trees() -> None:
     made = {bracketed(new) for _ in range(300) if (new := phrases.recombined(TREES[0], draw))}
     assert "(S (NP (PRP she)) (VP (VBZ barks)))" in made
     assert len(made) > 5
+
+
+def test_a_new_sentence_may_be_as_long_as_the_longest() -> None:
+    """But for the length, these two can be recombined at will."""
+    one, other = (
+        "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))",
+        "(S (NP (DT a) (NN cat)) (VP (VBZ x)))",
+    )
+    phrases, draw = Phrases(map(tree, (one, other))), random.Random(1)
+    made = {bracketed(new) for _ in range(300) if (new := phrases.recombined(tree(one), draw))}
+    assert other in made
+    assert len(made) == 3
+
+
+def test_phrases_are_taken_from_the_first_trees_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recombining, "MOST_TREES", 1)
+    phrases, draw = Phrases(TREES), random.Random(1)
+    assert not any(phrases.recombined(TREES[0], draw) for _ in range(300))
 
 
 def test_of_a_tree_without_phrases_nothing_is_made() -> None:

@@ -35,7 +35,7 @@ def wider_search(recipe: SearchRecipe) -> SearchRecipe:
     penalty is at least ALPHA.
     """
     widest = min(WIDEST_BEAM, MOST_STEPPED // recipe.max_extra)
-    beam = max(recipe.beam, min(WIDER * recipe.beam, widest))
+    beam = min(WIDER * recipe.beam, widest)
     return recipe.but(beam=beam, alpha=max(recipe.alpha, ALPHA))
 
 

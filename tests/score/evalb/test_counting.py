@@ -63,6 +63,13 @@ def test_brackets_of_deleted_labels_are_not_counted(label: bytes) -> None:
     )
 
 
+@pytest.mark.parametrize("empty", [b"(NP (, ,))", b"(NP-SBJ (-NONE- *))", b"(VP (NP (. .)))"])
+def test_brackets_without_words_are_not_counted(empty: bytes) -> None:
+    one = BracketCounts(1, 1, 1, 0, 1, 1)
+    assert counts(b"(X " + A + empty + b")", b"(X " + A + b")") == one
+    assert counts(b"(X " + A + b")", b"(X " + empty + A + b")") == one
+
+
 def test_a_label_equal_to_a_deleted_one_is_deleted_as_a_bracket_but_not_as_a_tag() -> None:
     parameters = equal((b"WRAP", b"TOP"), deleted=frozenset({b"TOP"}))
     found = counts(b"(WRAP (X (WRAP a)))", b"(X (TOP-1 (WRAP a)))", parameters)
