@@ -53,6 +53,19 @@ def test_nothing_to_average_and_strangers_are_refused(tmp_path: Path) -> None:
             average_weights([one, stranger])
 
 
+def test_a_step_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", RECIPE, prepared(tmp_path))
+    try:
+        train(run, lambda _: {"loss": 1.0})
+    finally:
+        run.close()
+    for steps, out in (([8, 10], "once"), ([10, 8, 10], "twice")):
+        found = average_run(tmp_path / "run", tmp_path / out, 5, pytest.fail, steps=steps)
+        assert found == [8, 10]
+    once, twice = (tmp_path / out / "model.safetensors" for out in ("once", "twice"))
+    assert once.read_bytes() == twice.read_bytes()
+
+
 def test_a_damaged_checkpoint_is_warned_of_once(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", RECIPE, prepared(tmp_path))
     try:

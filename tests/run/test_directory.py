@@ -293,12 +293,20 @@ def test_a_kill_before_the_first_step_by_muon_leaves_the_run_to_adam(
 def test_a_validation_that_is_no_number_is_never_the_best() -> None:
     for number in (math.nan, math.inf):
         state = TrainingState()
-        for step, loss in enumerate((number, 2.0, number, 1.0, 3.0), 1):
+        for step, loss in enumerate((number, 2.0, number, 1.0, 1.0), 1):
             state.step = step
             state.judge({"loss": loss}, "last")
             assert math.isfinite(state.lowest_loss)
             assert state.no_better == (step in (1, 3, 5))
         assert (state.lowest_loss, state.best_step) == (1.0, 4)
+
+
+def test_no_validation_is_better_than_a_perfect_one() -> None:
+    state = TrainingState()
+    for step, bleu in enumerate((100.0, 99.0, 100.0), 1):
+        state.step = step
+        state.judge({"bleu": bleu}, "bleu")
+    assert (state.best_step, state.no_better) == (1, 2)
 
 
 def test_validations_by_another_measure_are_compared_with_later_ones_only(

@@ -62,6 +62,13 @@ def test_what_becomes_of_a_sentence(
     assert texts(found) == messages
 
 
+def test_sentences_with_no_and_with_few_crossing_brackets_are_counted() -> None:
+    gold = b"((NN a) ((NN b) (NN c)))"
+    tests = [b"(" + b"(" * n + b"(NN a) (NN b)" + b")" * n + b"(NN c))" for n in range(4)]
+    found = score_brackets([gold] * 4, tests).all
+    assert (found.counts.crossing, found.without_crossing, found.few_crossing) == (6, 1, 3)
+
+
 def test_more_gold_than_test() -> None:
     found, _ = said([GOOD, OPEN, GOOD], [GOOD])
     assert texts(found) == [

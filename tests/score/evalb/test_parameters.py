@@ -56,6 +56,13 @@ def test_numbers_are_digits_at_the_start(tmp_path: Path, value: bytes, number: i
     assert reading(tmp_path, b"MAX_ERROR " + value)[0].max_errors == number
 
 
+@pytest.mark.parametrize(("value", "labelled"), [(b"0", False), (b"1", True), (b"2", True)])
+def test_brackets_are_labelled_unless_it_says_0(
+    tmp_path: Path, value: bytes, labelled: bool
+) -> None:
+    assert reading(tmp_path, b"LABELED " + value)[0].labelled is labelled
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
