@@ -90,6 +90,7 @@ def test_marian(tmp_path: Path, spm: list[str], shape: dict[str, Any]) -> None:
         "import", "marian", tmp_path / "model.npz", *options, *spm, "--out", tmp_path / "ours"
     )
     model = opened(done, tmp_path / "ours")
+    assert model.recipe.model.norm_epsilon == 1e-6  # too small to be seen in these logits
     for source, target in (([5, 9, 7, 0], [4, 8, 11, 3]), ([0], []), ([3] * 40 + [0], [6] * 30)):
         expected = marian_logits(
             weights, source, target,

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from exchange.imported import ours
 from exchange.references import Paper, interleaved, normal
 from regard.errors import ModelError, RecipeError
-from regard.exchange.foreign import Foreign
+from regard.exchange.foreign import LONGEST_SOURCE, Foreign
 from regard.exchange.from_torch import Program, read_torch
 from regard.exchange.importing import write_imported
 from regard.exchange.texts import Texts
@@ -151,6 +152,23 @@ def test_a_table_of_positions_that_is_not_in_the_file_is_refused(
     del state["pos.pe"]
     with pytest.raises(RecipeError, match=r"has no other tensor pos\.pe: give --positions"):
         read(state, positions="pos.pe")
+
+
+@pytest.mark.parametrize(("rows", "longest"), [(60, 60), (600, LONGEST_SOURCE)])
+def test_a_source_is_no_longer_than_the_table_and_no_longer_than_usual(
+    state: dict[str, Tensor], read: Read, rows: int, longest: int
+) -> None:
+    state |= {"generator.weight": normal(20, 12), "pos.pe": normal(1, rows, 12)}
+    recipe = read(state).recipe
+    assert (recipe.model.max_positions, recipe.data.max_length) == (rows, longest)
+
+
+def test_what_the_user_tells_of_the_program_is_kept(state: dict[str, Tensor], read: Read) -> None:
+    state["generator.weight"] = normal(20, 12)
+    facts: dict[str, Any] = {"activation": "gelu", "norm_epsilon": 1e-3, "scale": False}
+    model = read(state, positions="sinusoidal", **facts).recipe.model
+    told = model.activation, model.norm_epsilon, model.embedding_scale
+    assert told == ("gelu", 1e-3, False)
 
 
 def test_positions_that_are_not_stored_must_be_named(state: dict[str, Tensor], read: Read) -> None:
