@@ -11,7 +11,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from regard.errors import DataError, ModelError, RecipeError
-from regard.text.tokenizer import BOS, BYTE_ALPHABET, CONTINUED, EOS, PAD, SPECIAL, Tokenizer
+from regard.text.tokenizer import (
+    BOS,
+    BYTE_ALPHABET,
+    CONTINUED,
+    EOS,
+    LONGEST_LEARNT,
+    PAD,
+    SPECIAL,
+    Tokenizer,
+)
 
 VERSES = [
     "the cat that the dog saw sat on the mat, and the dog sat on the cat's mat.",
@@ -248,3 +257,18 @@ def test_of_several_blanks_no_piece_is_learned() -> None:
     tokenizer = Tokenizer.learn(lines, "bpe", 320)
     assert not any("  " in tokenizer.names([piece], "source")[0] for piece in range(tokenizer.size))
     assert tokenizer.decode(tokenizer.encode(lines)) == lines
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_from_a_line_that_is_no_sentence_nothing_is_learned(kind: str) -> None:
+    long = "hippopotamus " * (LONGEST_LEARNT // 13)  # as long as may be, or nearly so
+    assert saved(Tokenizer.learn([*VERSES, long], kind, 600)) != saved(
+        Tokenizer.learn([*VERSES, long + "and more of it"], kind, 600)
+    )
+    more = [*VERSES, long + "and more of it"]
+    assert saved(Tokenizer.learn(more, kind, 600)) == saved(Tokenizer.learn(VERSES, kind, 600))
+
+
+@pytest.mark.parametrize(("kind", "size"), [("bpe", 300), ("wordpiece", 560)])
+def test_symbols_are_a_part_of_the_vocabulary_that_is_asked_for(kind: str, size: int) -> None:
+    assert Tokenizer.learn(VERSES, kind, size, ["(A", ")A", "x"]).size == size
