@@ -172,9 +172,8 @@ def train(
 
     Raises RecipeError, DataError or ModelError for a recipe, data or a model that cannot be used,
     TrainingError if training cannot begin or continue, MissingExtra if an optional dependency is
-    not installed, RegardError if arguments are missing or invalid, if they exclude each other, or
-    if `out` cannot hold this run, and TypeError if `mix`, `micro_batches` or `changes` has a wrong
-    type.
+    not installed, RegardError if arguments are missing, invalid or exclude each other, or if `out`
+    cannot hold this run, and TypeError if `mix`, `micro_batches` or `changes` has a wrong type.
 
     >>> run = regard.train(source="a.en", target="a.de", out="runs/a")  # doctest: +SKIP
     >>> regard.load(run).translate(["A dog sleeps."])                   # doctest: +SKIP
@@ -204,11 +203,8 @@ def train(
         hear({"event": "chosen", **choice._asdict()} | {"recipe": choice.recipe.to_toml()})
 
     first = partial(begin, start, progress=reads, remark=warn, chose=chose)
-    with (
-        settings_kept(),
-        origin_forgotten_after_errors(start.out),
-        heard(without_draws(progress)) as hear,
-    ):
+    forgotten = origin_forgotten_after_errors(start.out)
+    with settings_kept(), forgotten, heard(without_draws(progress)) as hear:
         chosen, prepared = together.first_does(first)
         with saving_at_a_signal(patient=together.count > 1) as interrupt:
             train_prepared(

@@ -32,7 +32,7 @@ class Shouting(Translator):
     def __init__(self) -> None:
         self.recipe, self.longest, self.plain = SearchRecipe(), 1000, str
         self.tokenizer: Any = SimpleNamespace(
-            encode=lambda lines, side="source": [line.split() for line in lines],
+            encode=lambda lines, side="source": [[*range(len(line.split()))] for line in lines],
             prefix=lambda line: ">>de<<" * line.startswith(">>de<<"),
         )
         self.model: Any = SimpleNamespace(longest=1000, members=())

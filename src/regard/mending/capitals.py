@@ -4,17 +4,17 @@ from typing import NamedTuple
 
 from regard.text.protocol import AnyTokenizer
 
-SHARE = 1.25
-"""Capitals do not suit a vocabulary if a line has SHARE times as many pieces with them, or more."""
-LONG = 4
+_SHARE = 1.25
+"""Capitals do not suit a vocabulary if they make a line _SHARE times as many pieces, or more."""
+_LONG = 4
 """In a title such as `The Cat on the Mat`, words of fewer letters may begin with a small letter."""
-EARLIER = 4
+_EARLIER = 4
 """If a word has as many pieces with a capital as without, the first ids decide, because pieces are
-learned in the order of their counts: it has a capital if that id is less than 1 / EARLIER times the
-other. `Tom` then does; `The` does not, although many sentences begin with it."""
+learned in the order of their counts: it has a capital if that id is less than 1 / _EARLIER times
+the other. `Tom` then does; `The` does not, although many sentences begin with it."""
 
 
-class Usual(NamedTuple):
+class Recased(NamedTuple):
     """A line in the letters that the training text would have."""
 
     text: str
@@ -22,32 +22,35 @@ class Usual(NamedTuple):
     """Whether all letters of the original line are capitals."""
 
 
-def in_usual_letters(tokenizer: AnyTokenizer, line: str) -> Usual | None:
+def recased(tokenizer: AnyTokenizer, line: str) -> Recased | None:
     """The line with fewer capitals; None if it does not have many, or if they suit the vocabulary.
 
     A line has many capitals if there are two words, and if all its letters are capitals, or if at
-    least two words have LONG letters or more and each of these begins with a capital. Each word is
+    least two words have _LONG letters or more and each of these begins with a capital. Each word is
     then written in small letters, with one capital, or as it is, whichever has the fewest pieces;
     so most names keep their capitals. The line begins with a capital. The code of a language before
     it is kept.
     """
     text = line.removeprefix(tokenizer.prefix(line)).lstrip()
-    words = [letters for word in text.split() if (letters := list(filter(str.isalpha, word)))]
-    long = [letters for letters in words if len(letters) >= LONG]
-    capitals = all(letter.isupper() for letters in words for letter in letters)
-    title = len(long) >= 2 and all(letters[0].isupper() for letters in long)
-    if len(words) < 2 or not (capitals or title):
+    words = [letters for word in text.split() if (letters := [*filter(str.isalpha, word)])]
+    capitals = all("".join(letters).isupper() for letters in words)
+    if len(words) < 2 or not (capitals or _is_title(words)):
         return None
     written = " ".join(_usual(tokenizer, word) for word in text.split(" "))
     usual = line.removesuffix(text) + _with_capital(written)
     given, found = map(len, tokenizer.encode([line, usual]))
-    return Usual(usual, capitals) if given >= SHARE * found else None
+    return Recased(usual, capitals) if given >= _SHARE * found else None
+
+
+def _is_title(words: list[list[str]]) -> bool:
+    long = [letters for letters in words if len(letters) >= _LONG]
+    return len(long) >= 2 and all(letters[0].isupper() for letters in long)
 
 
 def _usual(tokenizer: AnyTokenizer, word: str) -> str:
     forms = [word.lower(), _with_capital(word.lower()), word]
     encoded = tokenizer.encode(forms)
-    ranks = [(len(ids), sum(ids[:1]) * (EARLIER if i else 1)) for i, ids in enumerate(encoded)]
+    ranks = [(len(ids), sum(ids[:1]) * (_EARLIER if i else 1)) for i, ids in enumerate(encoded)]
     return forms[ranks.index(min(ranks))]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from regard.mending.capitals import in_usual_letters
+from regard.mending.capitals import recased
 from regard.mending.flaws import Flaw, flaws
 from regard.mending.retry import search_again
 from regard.translation import Translation, Translator
@@ -43,29 +44,48 @@ def mended(
     fewer of them. If all its letters are capitals, the translations found are put in capitals, too.
     """
     sentences = list(map(translator.plain, sentences))
+    counts = _pieces(translator, sentences)
     results = [
-        Mended(best, _flaws(translator, sentence, pieces, best[0].text))
-        for sentence, pieces, best in zip(
-            sentences, _pieces(translator, sentences), found, strict=True
-        )
+        Mended(best, _flaws(translator, sentence, count, best[0].text))
+        for sentence, count, best in zip(sentences, counts, found, strict=True)
     ]
-    if not retry:
-        return results
-    usual = [in_usual_letters(translator.tokenizer, sentence) for sentence in sentences]
-    wrong = [i for i, it in enumerate(results) if it.flaws or usual[i]]
-    texts = [it.text if (it := usual[i]) else sentences[i] for i in wrong]
-    asked = [
-        (i, text, pieces)
-        for i, text, pieces in zip(wrong, texts, _pieces(translator, texts), strict=True)
-        if pieces <= translator.longest
-    ]
-    again = search_again(translator, [text for _, text, _ in asked]) if asked else []
-    for (i, text, pieces), others in zip(asked, again, strict=True):
-        sound = [t for t in others if not _flaws(translator, text, pieces, t.text)]
-        if (it := usual[i]) and it.from_capitals:
-            sound = [replace(t, text=t.text.upper()) for t in sound]
-        results[i] = _better(results[i], sound)
+    if retry:
+        _search_again(translator, sentences, results)
     return results
+
+
+def _search_again(translator: Translator, sentences: list[str], results: list[Mended]) -> None:
+    """Replace the results that look wrong, and those of sentences with too many capitals."""
+    asked = [_to_ask(translator, sentence) for sentence in sentences]
+    wrong = [i for i, it in enumerate(results) if it.flaws or asked[i].text != sentences[i]]
+    wrong = [i for i in wrong if asked[i].pieces <= translator.longest]
+    again = search_again(translator, [asked[i].text for i in wrong]) if wrong else []
+    for i, others in zip(wrong, again, strict=True):
+        results[i] = _better(results[i], _sound(translator, asked[i], others))
+
+
+class _Question(NamedTuple):
+    """A sentence as the second search gets it."""
+
+    text: str
+    in_capitals: bool
+    """Whether the translations are to be put in capitals."""
+    pieces: int
+    """The number of pieces of `text`, </s> included."""
+
+
+def _to_ask(translator: Translator, sentence: str) -> _Question:
+    other = recased(translator.tokenizer, sentence)
+    text, in_capitals = other or (sentence, False)
+    return _Question(text, in_capitals, _pieces(translator, [text])[0])
+
+
+def _sound(
+    translator: Translator, asked: _Question, found: Sequence[Translation]
+) -> list[Translation]:
+    """The translations without flaws, as they are to be shown."""
+    sound = [t for t in found if not _flaws(translator, asked.text, asked.pieces, t.text)]
+    return [replace(t, text=t.text.upper()) for t in sound] if asked.in_capitals else sound
 
 
 def _pieces(translator: Translator, sentences: Sequence[str]) -> list[int]:

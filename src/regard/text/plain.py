@@ -35,7 +35,7 @@ def plainer(tokenizer: AnyTokenizer) -> Callable[[str], str]:
     characters by nothing. A character for which there is no replacement stays. Foreign tokenizers
     have rules of their own, so for them the function returns the line as it is.
     """
-    return _Plainer(tokenizer) if isinstance(tokenizer, Tokenizer) else lambda line: line
+    return _Plainer(tokenizer) if isinstance(tokenizer, Tokenizer) else str
 
 
 class _Plainer(dict[int, str]):
