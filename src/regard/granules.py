@@ -61,10 +61,10 @@ class Roomy(Protocol):
     """A state of a model that makes room for the steps of a granule."""
 
     def occupied(self) -> Int[Tensor, ""]:
-        """The most slots that any sentence uses, as a tensor on the state's device.
+        """The largest number of slots that belong to hypotheses of one sentence.
 
-        A slot has room for what the state stores about one token. The number is an argument of
-        `with_room`.
+        It is a tensor on the state's device, and an argument of `with_room`. A slot has room for
+        what the state stores about one token.
         """
 
     def with_room(self, steps: int, occupied: int) -> Self:

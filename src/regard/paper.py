@@ -2,8 +2,9 @@
 
 The paper is "Attention Is All You Need", arXiv 1706.03762v7. If a recipe needs a number that the
 paper does not print, the docstring of the recipe says where the number is from. A recipe of Table 3
-is the base model with the changes printed in the table. In a recipe file, `base = "A1"`, or any
-other name in `PAPER_RECIPES`, starts from that recipe. Table 1 is in `complexity`.
+is the base model with the changes printed in the table; `big` also averages more checkpoints
+(§6.1). In a recipe file, `base = "A1"`, or any other name in `PAPER_RECIPES`, starts from that
+recipe. Table 1 is in `complexity`.
 """
 
 from collections.abc import Mapping

@@ -179,7 +179,8 @@ class Sharded(Whole):
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`.
 
-        Raises TrainingError if memory runs out, although two updates of this size fitted.
+        Raises TrainingError if memory runs out after two updates of this size have fitted. Before
+        that, a lack of memory is raised as it comes, and the caller can use smaller parts.
         """
         try:
             return add_gradient(*self._optimizer.compute(self.loss, batch, self.smoothing))

@@ -146,7 +146,7 @@ device,vehicle,furniture: modern:moderner
 text: famous:berühmter
 """
 
-# Each line: subjects > objects | verb[+particle or @preposition] [past] [participle] [3rd person]
+# Each line: subjects [> objects] | verb[+particle or @preposition] [past] [participle] [3rd person]
 # | [particle-]infinitive present past participle [sein, or preposition and case]
 # A ! before the verb marks a verb of state, which gets no perfect, passive or modal verb.
 VERB_TABLE = {

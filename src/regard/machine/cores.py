@@ -24,7 +24,7 @@ def usable_cores() -> int:
 def _share() -> float:
     """How many cores the control group allows on average, such as 2.5; inf without a limit."""
     with suppress(OSError, ValueError):
-        quota, period = (_CONTROL / "cpu.max").read_text().split()  # version 2
+        quota, period = (_CONTROL / "cpu.max").read_text().split()  # version 2 of control groups
         return float(quota) / float(period) if quota != "max" else math.inf
     with suppress(OSError, ValueError):
         each = ((_CONTROL / f"cpu/cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))

@@ -126,7 +126,7 @@ def _f1(outputs: list[str], references: list[str], _: Recipe) -> float:
 
 
 def compare_trees(found: Iterable[Tree], gold: Iterable[Tree]) -> LengthSummary:
-    """EVALB's figures for all lengths, by COLLINS.prm, for trees that are not within TOP."""
+    """EVALB's figures by COLLINS.prm, for sentences of all lengths; trees are given without TOP."""
     found, gold = list(found), list(gold)
     parameters = replace(COLLINS, max_errors=len(gold))
     return score_brackets(map(_for_evalb, gold), map(_for_evalb, found), parameters).all

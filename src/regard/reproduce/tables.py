@@ -64,7 +64,7 @@ class Experiment:
     table: Callable[[Study, Figures], GrowingTable]
     """Makes the table from the numbers of the finished tasks."""
     recipes: Callable[[Study], dict[str, Recipe]]
-    """Gives the recipe of each trained row; a key names the runs of a row, without the seed."""
+    """Gives the recipe of each run by name; runs that differ only in the seed have one name."""
 
 
 def all_tasks(study: Study, experiments: Sequence[Experiment]) -> list[Task]:

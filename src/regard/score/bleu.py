@@ -153,7 +153,7 @@ def _figure(found: Result, first: Result, samples: NDArray[np.float64]) -> Figur
     low, high = np.sort(samples)[[_SAMPLES // 40, -1 - _SAMPLES // 40]].tolist()
     p = found.p_value
     if p is not None and found.score == first.score:
-        p = 1.0  # the scores do not differ, but sacreBLEU gives p = 0.001
+        p = 1.0  # for equal translations, sacreBLEU would give p = 0.001
     return Figure(float(found.score), (low, high), p)
 
 

@@ -58,7 +58,7 @@ class _Plainer(dict[int, str]):
 
     @cached_property
     def _known(self) -> frozenset[str]:
-        """The characters that are ASCII or whole in a piece; for a blank, a frequent piece."""
+        """ASCII, and the characters in learned pieces; a piece of blanks counts if it is frequent."""
         learned = range(len(SPECIAL) + len(BYTE_ALPHABET), self._tokenizer.size)
         pieces = self._tokenizer.decode([[i] for i in learned])
         frequent = len(pieces) / FREQUENT

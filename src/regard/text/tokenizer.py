@@ -53,7 +53,7 @@ LONGEST_LEARNT = 10_000
 """Nothing is learned from a line of more characters than this: such a line is not a sentence."""
 LARGEST_TOKENIZER, MOST_ENTRIES = 64 * 2**20, 1_000_000
 """The most bytes of a tokenizer.json, and the most entries of a vocabulary. In regard's own
-tokenizer.json, commas are counted instead of entries (`_read`)."""
+tokenizer.json, entries are not counted, but estimated from the number of commas (`_read`)."""
 # Word-piece encoding takes a time that is quadratic in the length of a word. So words are cut into
 # parts of at most this many bytes.
 _LONGEST_WORD = 100

@@ -29,7 +29,7 @@ from regard.text.protocol import SideName
 from regard.text.tokenizer import MOST_ENTRIES
 
 LONGEST_WORD = 1000
-"""Words of more characters than this are cut: merging takes time quadratic in the length."""
+"""Words of more characters than this are cut into parts: merging takes quadratic time."""
 LONGEST_MERGE = 200
 """A merge that makes a piece of more characters than this is refused."""
 _MOST_REMEMBERED = 150_000  # without this limit, subword-nmt would cache all words
