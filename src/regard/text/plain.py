@@ -58,7 +58,7 @@ class _Plainer(dict[int, str]):
 
     @cached_property
     def _known(self) -> frozenset[str]:
-        """ASCII, and the characters in learned pieces; a piece of blanks counts if it is frequent."""
+        """ASCII, and the characters in learned pieces; pieces of blanks must be frequent."""
         learned = range(len(SPECIAL) + len(BYTE_ALPHABET), self._tokenizer.size)
         pieces = self._tokenizer.decode([[i] for i in learned])
         frequent = len(pieces) / FREQUENT
