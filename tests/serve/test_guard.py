@@ -324,7 +324,9 @@ def test_a_stream_that_nobody_reads_leaves_the_queue_at_once(shouting: Shouting)
     async def scenario() -> None:
         await _answered(app, [asked, {"type": "http.disconnect"}], "/v1/translate", slowly=0.2)
         shouting.gate.set()
-        await asyncio.sleep(0.05)
+        while not shouting.asked:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)  # another batch would come at once
 
     gc.disable()  # it would close a generator that was left
     try:

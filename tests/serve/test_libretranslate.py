@@ -65,7 +65,7 @@ def test_null_is_as_good_as_no_value(serve: Serve) -> None:
 
 def test_a_form_may_be_as_large_as_the_limits_allow(serve: Serve) -> None:
     sent: Any = {k: (None, v) for k, v in (ASKED | {"q": "가 " * 280_000}).items()}
-    answer = serve(characters=10**6, retry=False).post("/translate", files=sent)
+    answer = serve(characters=10**6, retry=False, seconds=300).post("/translate", files=sent)
     assert answer.status_code == 200, answer.text
     assert len(answer.json()["translatedText"]) == 560_000
 
