@@ -128,9 +128,11 @@ DATA = (
         "of characters, in text that is cut where letters or digits meet other characters",
         ours="byte-level: sub-words of UTF-8 bytes, without a tokenizer beforehand; the text is "
         "cut before each space and, by GPT-2's pattern, where letters, digits and other "
-        "characters meet",
-        why="no character is unknown, and each text comes back unchanged",
-        tests=("tests/text/test_tokenizer.py",),
+        "characters meet; in text to translate, characters that no sub-word has are replaced by "
+        "plainer ones",
+        why="no character is unknown, and each text comes back unchanged; a model cannot read what "
+        "its text never had",
+        tests=("tests/text/test_tokenizer.py", "tests/text/test_plain.py"),
         judge=unstated(),
     ),
     Departure(

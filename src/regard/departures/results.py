@@ -98,8 +98,9 @@ RESULTS = (
         section="§6.1",
         quote="We used beam search",
         theirs="one search for a sentence",
-        ours="`regard translate` and the server search again where a translation looks wrong; "
-        "`--no-retry` does not, nor does the server with CTranslate2 without `--retry`",
+        ours="`regard translate` and the server search again where a translation looks wrong, and "
+        "for lines with capitals that the vocabulary lacks; `--no-retry` does not, nor does the "
+        "server with CTranslate2 without `--retry`",
         why="so repeated phrases and outputs that end too early are mended; validation and "
         "`regard tune` search once",
         tests=("tests/mending/test_retry.py", "tests/mending/test_mend.py"),
