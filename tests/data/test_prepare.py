@@ -172,9 +172,8 @@ def test_a_tokenizer_that_is_given_is_used(corpus: Corpus, tmp_path: Path) -> No
     assert json.loads((corpus.out / "manifest.json").read_bytes())["sample"] is None
 
 
-def test_the_tokenizer_learns_from_an_even_sample(
-    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def lines_learnt_from(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A list to which each line is added that a tokenizer learns from."""
     learnt: list[str] = []
     learn = Tokenizer.learn
 
@@ -183,6 +182,13 @@ def test_the_tokenizer_learns_from_an_even_sample(
         return learn(learnt, "bpe", vocabulary)
 
     monkeypatch.setattr(Tokenizer, "learn", spy)
+    return learnt
+
+
+def test_the_tokenizer_learns_from_an_even_sample(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learnt = lines_learnt_from(monkeypatch)
     monkeypatch.setattr(module, "LEARNT_PAIRS", 20)
     corpus.prepare(RECIPE.but(held_out=1))
     places = [SOURCES.index(line) for line in learnt[::2]]
@@ -198,14 +204,7 @@ def test_the_tokenizer_learns_from_what_is_trained_on(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither from held-out pairs nor from those that are dropped."""
-    learnt: list[str] = []
-    learn = Tokenizer.learn
-
-    def spy(lines: Sequence[str], kind: str, vocabulary: int) -> Tokenizer:
-        learnt.extend(lines)
-        return learn(learnt, "bpe", vocabulary)
-
-    monkeypatch.setattr(Tokenizer, "learn", spy)
+    learnt = lines_learnt_from(monkeypatch)
     corpus.write([*SOURCES, "", "b"], [*TARGETS, "leer", "y" * 97])
     assert corpus.prepare().train.kept == 94
     assert list(zip(learnt[::2], learnt[1::2], strict=True)) == corpus.prepared("train")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from regard.mending.capitals import recased
@@ -50,13 +51,15 @@ def mended(
         for sentence, count, best in zip(sentences, counts, found, strict=True)
     ]
     if retry:
-        _search_again(translator, sentences, results)
+        asked = list(map(partial(_to_ask, translator), sentences, counts))
+        _search_again(translator, sentences, asked, results)
     return results
 
 
-def _search_again(translator: Translator, sentences: list[str], results: list[Mended]) -> None:
+def _search_again(
+    translator: Translator, sentences: list[str], asked: list[_Question], results: list[Mended]
+) -> None:
     """Replace the results that look wrong, and those of sentences with too many capitals."""
-    asked = [_to_ask(translator, sentence) for sentence in sentences]
     wrong = [i for i, it in enumerate(results) if it.flaws or asked[i].text != sentences[i]]
     wrong = [i for i in wrong if asked[i].pieces <= translator.longest]
     again = search_again(translator, [asked[i].text for i in wrong]) if wrong else []
@@ -74,10 +77,10 @@ class _Question(NamedTuple):
     """The number of pieces of `text`, </s> included."""
 
 
-def _to_ask(translator: Translator, sentence: str) -> _Question:
-    other = recased(translator.tokenizer, sentence)
-    text, in_capitals = other or (sentence, False)
-    return _Question(text, in_capitals, _pieces(translator, [text])[0])
+def _to_ask(translator: Translator, sentence: str, pieces: int) -> _Question:
+    if other := recased(translator.tokenizer, sentence):
+        return _Question(*other, *_pieces(translator, [other.text]))
+    return _Question(sentence, in_capitals=False, pieces=pieces)
 
 
 def _sound(
