@@ -1,6 +1,7 @@
 """Blocks of an output: none is lost, made twice or mixed with others, whatever ends a process."""
 
 import gzip
+import json
 import lzma
 import os
 import re
@@ -330,7 +331,9 @@ def test_no_other_file_is_replaced(folder: Path) -> None:
 def test_a_damaged_manifest(folder: Path) -> None:
     begun(folder)
     manifest = folder / ".out.parts" / "manifest.json"
-    for content in (b"", b"[1]", b"{}", b"\xff"):
+    written = json.loads(manifest.read_text())
+    number = json.dumps(written | {"settings": 5}).encode()
+    for content in (b"", b"[1]", b"{}", b"\xff", number):
         manifest.write_bytes(content)
         with pytest.raises(RegardError, match=r"manifest.json: damaged: .*: remove .* begin anew"):
             begun(folder)

@@ -29,7 +29,9 @@ JAMO = Tokenizer.learn([unicodedata.normalize("NFD", "고양이가 매트 위에
         ("the ﬁrst ｃａｔ", "the first cat"),
         ("cafe\u0301", "café"),
         ("the\u00a0cat", "the cat"),  # a blank of few lines
-        ("un 😀 ½ ñ", "un 😀 ½ ñ"),  # nothing plainer is known
+        ("the cat 😀 sat ❤\ufe0f on 👍🏽", "the cat sat on"),  # symbols that the text did not have
+        ("the ñandú, 2½ cats", "the nandu, 2 1/2 cats"),
+        ("the ł 고양이", "the ł 고양이"),  # nothing plainer is known
         (" \u2009\u200b", ""),
         ("", ""),
     ],
@@ -43,7 +45,7 @@ def test_a_blank_that_is_usual_in_the_text_stays() -> None:
 
 
 def test_letters_in_several_characters_become_what_the_text_had() -> None:
-    composed = "고양이가 앉았다 😀"
+    composed = "고양이가 앉았다 ł"
     decomposed = unicodedata.normalize("NFD", composed)
     assert plainer(KOREAN)(decomposed) == composed
     assert plainer(JAMO)(decomposed) == decomposed

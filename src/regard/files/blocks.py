@@ -204,13 +204,14 @@ class Blocks:
         try:
             manifest = read_manifest(self.folder, own=True)
             begun, lines, tokens = (manifest[key] for key in ("settings", "lines", "tokens"))
+            begun = dict(begun)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
             raise RegardError(
                 f"{self.folder / MANIFEST}: cannot be read: {error.strerror or error}"
             ) from None
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise RegardError(
                 f"{self.folder / MANIFEST}: damaged: {error}: remove {self.folder} to begin anew"
             ) from None

@@ -49,7 +49,8 @@ def verify_resume(
     same_data = base.manifest["data"] == training_pairs(data, recipe).fingerprint
     own = same_data and not recipe_changes(directory, recipe)
     alone = newest.processes == base.processes == 1
-    scratch = Path(tempfile.mkdtemp(suffix=".tmp", prefix=".verify.", dir=directory))
+    with refusing_write_errors(directory):
+        scratch = Path(tempfile.mkdtemp(suffix=".tmp", prefix=".verify.", dir=directory))
     try:
         if base.step < newest.step <= base.step + steps and alone and own:
             what, expected = f"the checkpoint of step {newest.step}", newest

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from functools import cached_property
+from unicodedata import combining
 
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BYTE_ALPHABET, SPECIAL, Tokenizer
@@ -17,6 +18,7 @@ _ASCII = {
     **dict.fromkeys("‘’‚‛ʼ′", "'"),
     **dict.fromkeys("“”„‟″«»", '"'),
     **dict.fromkeys("‐‑‒–—―−", "-"),
+    "⁄": "/",  # in fractions such as ½, once NFKC has taken them apart
 }
 """Punctuation that Unicode does not map to ASCII by itself."""
 _BLANKS = re.compile("[ \t]+")
@@ -31,9 +33,10 @@ def plainer(tokenizer: AnyTokenizer) -> Callable[[str], str]:
 
     Blanks at both ends are removed, and several blanks in a row become one. Characters that no
     piece has are replaced: letters and separate accents by one character (NFC), then each blank by
-    a space, other punctuation and compatibility characters by plain ones (NFKC), and invisible
-    characters by nothing. A character for which there is no replacement stays. Foreign tokenizers
-    have rules of their own, so for them the function returns the line as it is.
+    a space, other punctuation and compatibility characters by plain ones (NFKC), a letter with
+    accents by the letter without them, symbols such as emoji by a space, and invisible characters
+    by nothing. A character for which there is no replacement stays. Foreign tokenizers have rules
+    of their own, so for them the function returns the line as it is.
     """
     return _Plainer(tokenizer) if isinstance(tokenizer, Tokenizer) else str
 
@@ -72,7 +75,13 @@ class _Plainer(dict[int, str]):
         kind = unicodedata.category(char)
         if kind in ("Zs", "Zl", "Zp"):  # blanks
             return " "
-        if kind == "Cf":  # without a shape, such as a soft hyphen or a zero-width space
+        if kind in ("Cf", "Mn", "Me"):  # without a shape, such as a soft hyphen, or a lone accent
             return ""
-        plain = _ASCII.get(char) or unicodedata.normalize("NFKC", char)
-        return plain if self._known.issuperset(plain) else char
+        plain = "".join(_ASCII.get(c, c) for c in unicodedata.normalize("NFKC", char))
+        if kind == "No" and "/" in plain:
+            plain = " " + plain  # 1½ is 1 1/2
+        bare = "".join(c for c in unicodedata.normalize("NFKD", char) if not combining(c))
+        for form in (plain, bare):
+            if form and self._known.issuperset(form):
+                return form
+        return " " if kind in ("So", "Sk") else char
