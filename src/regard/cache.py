@@ -38,12 +38,12 @@ class Cache:
         values: Float[Tensor, "sentences heads new d_v"],
         places: Int[Tensor, "sentences new"] | None,
     ) -> None:
-        """Add a slot for each new key, and write the new keys and values.
+        """Add a slot for each new token, and write the new keys and values.
 
         `places` holds the indices of the slots to write to, for each sentence. None means the added
-        slots, into which writing is faster. The tensors are replaced by larger ones only if they
-        are too small. A cache that `with_room` made already has slots for all steps: no slot is
-        added to this cache, and `places` must be given.
+        slots, into which writing is faster. If the tensors are too small, they are replaced by
+        larger tensors. A cache that `with_room` made already has slots for all steps: `append` adds
+        no slot to such a cache, and `places` must be given.
         """
         if not self._roomy:
             self.slots += keys.shape[2]

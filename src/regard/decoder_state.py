@@ -84,9 +84,9 @@ class DecoderState:
         )
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> DecoderState:
-        """Keep the rows with these numbers, in this order; `rows[s]` has rows of one sentence only.
+        """Keep these rows (hypotheses), in this order; all of `rows[s]` belong to one sentence.
 
-        Rows are numbered through all sentences, from 0. If sentences are left out, the remaining
+        A row has the number sentence * beams + beam. If sentences are left out, the remaining
         sentences keep their order.
         """
         sentences, beams, _ = self.ancestry.shape
@@ -110,9 +110,10 @@ class DecoderState:
     def _compact(self) -> DecoderState:
         """Drop the slots that no longer belong to a hypothesis, after every `COMPACT_EVERY` tokens.
 
-        The slots are dropped even if they are few: otherwise a sentence's slots would depend on the
-        other sentences of the batch. If each sentence has one hypothesis, whose self-attention is
-        not restricted, all slots belong to it, and none is dropped.
+        The slots are dropped even if they are few. If slots were dropped only when the whole batch
+        has many to drop, a sentence's slots would depend on the batch's other sentences. No slot is
+        dropped if each sentence has only one hypothesis, whose self-attention is not restricted:
+        all slots of the sentence then belong to this hypothesis.
         """
         if self._keeps_all or self.length % COMPACT_EVERY or not self.length:
             return self
@@ -150,8 +151,8 @@ class DecoderState:
     def _only(self, most: int) -> DecoderState:
         """Renumber the slots, used ones first, and keep at most `most` slots of each sentence.
 
-        The caches get `most` slots. If the state has fewer slots, the contents of the last slots of
-        the caches have no meaning.
+        Each cache gets exactly `most` slots. If the state has fewer than `most` slots, the contents
+        of the slots that are added at the end of the caches have no meaning.
         """
         lives = self.ancestry.any(dim=1)
         filled = lives.sum(dim=1)

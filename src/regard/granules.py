@@ -25,10 +25,16 @@ class StepRules(Protocol[Value]):
 
     @property
     def count(self) -> int:
-        """The number of candidates of a sentence; kernels may be compiled for this number."""
+        """The number of candidates (the best continuations) of a sentence at each step.
+
+        Kernels may be compiled for this number.
+        """
 
     def unseen_step(self, value: Value, /) -> Value:
-        """The search's state after one more step from `value`; the host does not look at it."""
+        """The state of the search after one more step from the state `value`.
+
+        The host does not look at the result.
+        """
 
 
 class Granule:
@@ -38,11 +44,11 @@ class Granule:
         self.steps = steps
 
     def suiting(self, model: Any) -> Granule:
-        """The granule for a search of `model`: `self`, or another granule if the model needs it."""
+        """The granule for a search with `model`: `self`, or another granule that `model` needs."""
         return self
 
     def run(self, rules: StepRules[Value], value: Value, times: int) -> Value:
-        """Make `times` steps by `rules`, beginning with `value`; return the last value.
+        """Make `times` steps by `rules`, from the search's state `value`; return the new state.
 
         `value` may be overwritten. On a GPU, a step can be recorded as a CUDA graph only if no
         tensor changes its shape.
@@ -70,8 +76,8 @@ class Roomy(Protocol):
     def with_room(self, steps: int, occupied: int) -> Self:
         """This state with room for `steps` more steps, during which its tensors keep their shapes.
 
-        `occupied` is the result of `occupied()` before the search selected rows of the state, or 0
-        before the first step.
+        `occupied` is the number that the method `occupied` returned before the search last selected
+        rows (hypotheses) of the state. Before the first step, it is 0.
         """
 
 

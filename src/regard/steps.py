@@ -1,8 +1,8 @@
 """§5.4 Learning from a batch: the gradient of its smoothed loss.
 
 When a run starts, `steps_for` chooses the class that computes this gradient: `Compiled`; or
-`BySize`, which uses `Whole` or `Sharded`, and possibly `Halves` for large batches. An arithmetic is
-an implementation of the paper's equations (`regard.equations`).
+`BySize`, which uses `Whole` or `Sharded`, and possibly `Halves` for large batches. In this module,
+"an arithmetic" means an implementation of the paper's equations (`regard.equations`).
 """
 
 from collections.abc import Callable, Sequence
@@ -44,11 +44,11 @@ def steps_for(
     dtype: torch.dtype,
     warn: Callable[[str], None],
 ) -> Steps:
-    """Choose how a run learns from its batches, in the precision `dtype`.
+    """Choose the `Steps` by which a run learns from its batches, in the precision `dtype`.
 
-    Raises RecipeError if this machine cannot compute by `training.arithmetic`, or cannot train in
-    `training.precision`. `warn` is called if a step cannot be compiled; TORCH_COMPILE_DISABLE=1 in
-    the environment turns compilation off.
+    Raises RecipeError if this machine cannot compute by the recipe's `training.arithmetic`, or
+    cannot train in the recipe's `training.precision`. `warn` is called if a step cannot be
+    compiled. TORCH_COMPILE_DISABLE=1 in the environment turns compilation off.
     """
     chosen = for_training(recipe.training, device, dtype, torch.get_num_threads())
     smoothing, loss = recipe.training.label_smoothing, loss_for(recipe.training)
@@ -56,7 +56,7 @@ def steps_for(
     if isinstance(optimizer, ShardedAdam):
         return BySize(Sharded(model, smoothing, optimizer, loss), chosen, can_halve=False)
     if chosen.compiled and recipe.data.layout == "packed" and not is_turned_off():
-        # The tables of positions must exist before the program is traced.
+        # The tables of positional encodings must exist before the program is traced.
         model.make_tables(recipe.data.row_length)
         return Compiled(model, smoothing, chosen.compiled(), warn, loss)
     return BySize(Whole(model, smoothing, loss), chosen, can_halve=True)
@@ -74,8 +74,8 @@ def batch_loss(
 ) -> tuple[Tensor, Tensor]:
     """The (smoothed, plain) loss in nats, summed over the batch's target tokens (§5.4).
 
-    With `consistency`, two passes are made at once, and the loss is `regard.loss.consistency_loss`
-    with this weight.
+    If `consistency` is not 0, the model computes two forward passes at once, and the smoothed loss
+    is that of `regard.loss.consistency_loss` with the weight `consistency`.
     """
     source, target = batch.source, batch.target
     if consistency:
@@ -87,7 +87,7 @@ def batch_loss(
 
 
 def add_gradient(smoothed: Tensor, plain: Tensor) -> Float[Tensor, "2"]:
-    """Add the gradient of the smoothed loss to the parameters' gradients; return both losses."""
+    """Add the gradient of `smoothed` to the parameters' gradients; return (smoothed, plain)."""
     smoothed.backward()
     return torch.stack([smoothed.detach(), plain])
 
@@ -108,8 +108,8 @@ class Compiled(Whole):
 
     If the program or its backward pass cannot be compiled or captured in CUDA graphs, `warn` is
     called with the reason. A second program, without graphs, then learns from the batch. If this
-    program fails, too, the loss is computed without being compiled. Only the first program computes
-    by `arithmetic`. If the first program fails, the model computes by its earlier arithmetic again.
+    program fails, too, `loss` is called without being compiled. Only the first program computes by
+    `arithmetic`. If the first program fails, the model computes by its earlier arithmetic again.
     """
 
     def __init__(
@@ -133,8 +133,8 @@ class Compiled(Whole):
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`."""
-        # A search may have replaced a table of positions by a longer one, for which the program
-        # would be compiled again: put the original table back.
+        # A search may have replaced a table of positional encodings by a longer table, for which
+        # the program would be compiled again: put the original table back.
         for embedding, positions in self._tables:
             embedding.positions = positions
         try:
@@ -149,9 +149,9 @@ class Compiled(Whole):
         return self.learn(batch)
 
     def _add_gradient(self, smoothed: Tensor, plain: Tensor) -> Float[Tensor, "2"]:
-        """Add the gradient by one call, with fewer kernels than `add_gradient`; return both losses.
+        """Add the gradient of `smoothed`, with fewer kernels than `add_gradient`.
 
-        Nothing is added if the backward pass raises an exception.
+        Returns (smoothed, plain). Nothing is added if the backward pass raises an exception.
         """
         learned = [weight for weight in self.model.parameters() if weight.requires_grad]
         found = torch.autograd.grad(smoothed, learned, materialize_grads=True)
@@ -179,8 +179,9 @@ class Sharded(Whole):
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`.
 
-        Raises TrainingError if memory runs out after two updates of this size have fitted. Before
-        that, a lack of memory is raised as it comes, and the caller can use smaller parts.
+        Raises TrainingError if memory runs out although all batches have one shape, and two updates
+        have fitted the memory before. In all other cases, the exception for a lack of memory is
+        raised unchanged: the caller can divide the batch into smaller parts.
         """
         try:
             return add_gradient(*self._optimizer.compute(self.loss, batch, self.smoothing))
@@ -220,7 +221,11 @@ class Halves:
 
 
 class BySize:
-    """Learns by `whole`; large batches may be learned in halves, or by another arithmetic."""
+    """Learns by `whole`; from large batches, possibly by `Halves` or with another arithmetic.
+
+    "Arithmetic" means an implementation of the paper's equations. `chosen` has the arithmetics, and
+    says which batches are large.
+    """
 
     def __init__(self, whole: Whole, chosen: ForTraining, *, can_halve: bool):
         self._whole, self._chosen, self._can_halve = whole, chosen, can_halve

@@ -3,8 +3,8 @@
 For sentences of usual length, PyTorch's fused kernel takes many times longer on a CPU than the
 matrix products alone would take, most of all in bf16. This module computes these products by
 torch.bmm and the softmax in fp32, pads keys to full vector registers, and has its own backward
-pass. Without gradients, the scores of many or long rows are computed in parts, and are never all in
-memory.
+pass. Without gradients, the scores of many rows (sequences), or of long rows, are computed in
+parts, and are never all in memory.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 VECTOR = 16
 """The number of keys is padded to a multiple of `VECTOR`: a 512-bit register holds 16 fp32 numbers,
-and the softmax of a row that does not fill registers is slow."""
+and the softmax of a row of scores that does not fill registers is slow."""
 SCORES_AT_ONCE = 2**22
 """Without gradients, at most this many scores (16 MiB in fp32) are computed together, padding not
-counted. Only the scores of `VECTOR` queries of one row may be more."""
+counted. But at least `VECTOR` queries of a row (sequence) are computed together, even if their
+scores are more."""
 QUERIES, KEYS = 256, 128
-"""Without gradients, a matrix product has at most `QUERIES` queries of a row, and a product of
-attention weights and values sums over at most `KEYS` keys. `arithmetic.exact` relies on both."""
+"""Without gradients, a matrix product has at most `QUERIES` queries of a row (sequence). A product
+of attention weights and values sums over at most `KEYS` keys. `arithmetic.exact` relies on both."""
 GROUP = 4
 """Without gradients, in fp32, the number of queries is padded to a multiple of `GROUP`, because
 PyTorch computes a smaller group of queries by another kernel, which may round differently."""
@@ -142,7 +143,8 @@ def _in_parts(
 ) -> Tensor:
     """Compute the output for some rows at a time and, if rows are long, some queries at a time.
 
-    The division of a row's queries does not depend on the number of rows.
+    A row is a sequence of the batch. The division of a row's queries into parts does not depend on
+    the number of rows.
     """
     rows, heads, queries, _ = query.shape
     scores = heads * max(1, key.shape[2])  # the number of scores of one query

@@ -64,8 +64,8 @@ batches, two halves would often wait for each other, as only one thread at a tim
 LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
 """Classes of modules that `FewRows` can compute; `SmoothFeedForward` only with SiLU ("swish")."""
 FEW_ROWS = FewRowsLimits(tokens=512, products=2 * 10**8)
-"""The limits for `FewRows`, which decodes a batch on one core. If a step needs more multiplications
-than `products`, the model's modules decode the text on all cores. Measured on two cores."""
+"""Limits for `FewRows`, measured on two cores. `FewRows` decodes a batch on one core. If a step has
+more multiplications than `products`, the model's modules decode the text on all cores."""
 FEW_ROWS_BY_VNNI = FewRowsLimits(tokens=64, products=4 * 10**9)
 """The limits for `FewRows` with 8-bit weights on an x86 processor with VNNI. Batches may be small:
 Python runs only once in eight steps, so threads rarely wait for each other."""

@@ -200,7 +200,10 @@ class Cuda(Fused):
         return super().rank(values, count) if found is None else found
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
-        """Adam as one compiled pass; in fp32, or if compiling fails, PyTorch's fused Adam."""
+        """Adam as one compiled pass over the weights.
+
+        PyTorch's fused Adam is used if the model's weights are in fp32, or if compiling fails.
+        """
         if learned.weights is learned.master or self._one_pass is None:
             super().adam(learned, constants, rate, tokens)
             return
@@ -238,7 +241,7 @@ class Cuda(Fused):
         return right, log_p
 
     def is_one(self, gradient: Tensor) -> bool:
-        """False, because reading the gradient would wait for the GPU."""
+        """Always return False: to compare the gradient with 1, the host would wait for the GPU."""
         return False
 
 

@@ -5,7 +5,7 @@ kernel may then add in another order. All other operations compute each number o
 itself, and `Int8Linear` adds integers, which is exact in any order. The remaining matrix products
 are made as follows:
 
-- A linear layer multiplies its rows in blocks, which have one of a few sizes (`BlockedLinear`).
+- A linear layer multiplies the rows of its input in blocks of a few sizes (`BlockedLinear`).
 - Attention multiplies in fp32, each sentence and head by itself. All sentences are padded to the
   number of keys of the longest sentence; the added keys only add zeros at the end of a sum. The
   terms of a sum are divided into groups of `attention.KEYS`, and the sums of the groups are added
@@ -43,7 +43,7 @@ another kernel, which may round differently. With `exact=False`, decoding does n
 
 
 class BlockedLinear(PackedLinear):
-    """A packed layer that multiplies its rows in blocks.
+    """A layer, packed by oneDNN, that multiplies the rows of its input in blocks.
 
     All blocks except the last have the largest size of `BLOCKS`. The last block is padded with
     zeros to the smallest size of `BLOCKS` that has room for its rows.
@@ -119,7 +119,7 @@ def widths_agree(
     )
 
     def outputs(own: list[int], wide: int) -> list[Tensor]:
-        """The output of each row; row i has own[i] keys, and is padded to `wide` keys."""
+        """Attention's output for each row; row i has own[i] keys, and is padded to `wide` keys."""
         seen = torch.arange(wide) < torch.tensor(own)[:, None]
         q, k, v = (
             x[:, :, :length].expand(len(own), -1, -1, -1)

@@ -47,7 +47,8 @@ class RecordedSteps(threading.local, Granule):
         super().__init__(steps)
         self._works = True
         self._warm = set[int]()
-        """The numbers of candidates of recorded steps, since PyTorch last failed to record one."""
+        """Each number of candidates with which a step was recorded since PyTorch last failed to
+        record a step."""
         self._refused: Any = None
         """The rules of the last search whose steps could not be recorded, else None."""
         self._stream: torch.cuda.Stream | None = None

@@ -60,9 +60,10 @@ def most_likely_by_blocks(
 
 
 def summary(logits: Float[Tensor, "rows vocabulary"], at_once: int) -> Summary:
-    """The `Summary` of these logits; at most `at_once` logits, or one row, are read at a time.
+    """The `Summary` of these logits, of which at most `at_once` are read at a time.
 
-    A few rows are read at a time, so that they fit a CPU's caches or a GPU's memory.
+    At least one row is read at a time. The rows that are read together should fit a CPU's caches or
+    a GPU's memory.
     """
     some = max(1, at_once // logits.shape[1])
     maxima, totals = [], []

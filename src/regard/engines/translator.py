@@ -28,7 +28,7 @@ class OneBatch(Cpu):
 
     side_by_side = False
     logits_at_once = 2**18
-    """`summarize` reads at most this many logits, or one row, at a time: 1 MiB in fp32."""
+    """At a time, `summarize` reads at most this many logits (1 MiB in fp32), but at least a row."""
 
 
 class EngineModel(ABC):
@@ -51,8 +51,8 @@ class EngineModel(ABC):
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
         """[rows, vocabulary] The logits of each row's next token, and the state after `tokens`.
 
-        `tokens` [rows] has the last token of each row, at the first step <s>. A row is a
-        hypothesis.
+        A row is a hypothesis. `tokens` [rows] has the last token of each row, which is <s> at the
+        first step.
         """
 
 
@@ -71,7 +71,10 @@ class EngineTranslator(Translator):
     @property
     @abstractmethod
     def versions(self) -> Mapping[str, str]:
-        """The version of the engine and, for CTranslate2, the number format, each by its name."""
+        """Maps the name of the engine to its version.
+
+        For CTranslate2, "computed" is also mapped to the number format of the computation.
+        """
 
     @property
     def network(self) -> EncoderDecoder:

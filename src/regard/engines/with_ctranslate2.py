@@ -92,8 +92,8 @@ class CTranslate2Model(EngineModel):
     def step(self, tokens: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
         """[rows, vocabulary] The logits of each row's next token, and the state after `tokens`.
 
-        `tokens` [rows] has the last token of each row. CTranslate2 computes the whole prefix of
-        each row again.
+        A row is a hypothesis. `tokens` [rows] has the last token of each row. CTranslate2 computes
+        the whole prefix of each row again.
         """
         written = torch.cat([state.written, tokens.unsqueeze(1)], dim=1)
         found = self.logits(state.sources, written.tolist())

@@ -76,7 +76,7 @@ class OnnxModel(EngineModel):
     def step(self, tokens: Tensor, state: Caches) -> tuple[Tensor, Caches]:
         """[rows, vocabulary] The logits of each row's next token, and the state after `tokens`.
 
-        `tokens` [rows] has the last token of each row.
+        A row is a hypothesis. `tokens` [rows] has the last token of each row.
         """
         given = {"tokens": tokens.long().numpy(), **state.arrays}
         found = dict(zip(self.results, self.decoder.run(self.results, given), strict=True))
@@ -95,7 +95,7 @@ class OnnxTranslator(EngineTranslator):
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The version of ONNX Runtime, by its name."""
+        """Maps "onnxruntime" to the version of ONNX Runtime."""
         return {"onnxruntime": onnxruntime.__version__}
 
     def found(
