@@ -58,7 +58,7 @@ TABLE_1: Mapping[str, LayerCosts] = {
         Order("n/r", lambda s: s.n / s.r),
     ),
 }
-"""Table 1. The longest path of the convolutional layer is for dilated kernels."""
+"""Table 1, by the type of layer. The path of the convolutional layer is for dilated kernels."""
 
 CONTIGUOUS_PATH = Order("n/k", lambda s: s.n / s.k)
 """§4: the number of layers that convolutions with contiguous kernels need to connect all positions;

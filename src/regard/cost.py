@@ -54,7 +54,8 @@ def _own_pairs(model: ModelRecipe, lengths: NDArray[Any], windows: int) -> NDArr
 
     The scores are those of self-attention. If self-attention is restricted (§4), a sentence is
     divided into blocks of `model.neighbourhood` / 2 positions. If there are more than BLOCKED_FROM
-    blocks, each block of queries is multiplied with `windows` blocks of keys, otherwise with all.
+    blocks, each block of queries is multiplied with only `windows` blocks of keys. Otherwise, and
+    without the restriction, each query is multiplied with all keys.
     """
     if not model.neighbourhood:
         return lengths * lengths
@@ -84,7 +85,8 @@ def _with_weights(model: ModelRecipe, vocabulary: int, source: int, target: int)
         return 6 * (source * sizes.source + target * (sizes.target + of_logits))
     # Attention to the encoder's output has four projections. Two of them, to K and V, are computed
     # for each source token; the other two, to Q and from the joined heads, for each target token.
-    # In all layers together, the first two have `memory` weights, and so have the other two.
+    # In all decoder layers together, the projections to K and V have `memory` weights, and the
+    # other two projections have just as many.
     memory = model.decoder_layers * model.d_model * _widths(model.decoder)
     of_a_source = model.layers * _of_a_token(model) + memory
     of_a_target = model.decoder_layers * _of_a_token(model.decoder) + memory

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from regard.arithmetic.few_rows import FewRows
 
 SMALL_BATCH = 512
-"""Batches are made smaller to give more workers some work, but not smaller than this many source
-tokens."""
+"""The maximum size of a batch is lowered to give more workers some work, but never below this many
+source tokens."""
 WORKERS = 4
 """On a CPU, threads decode at most this many batches at the same time. If a batch needs only one
 core, each core decodes a batch instead."""
@@ -40,7 +40,8 @@ class Division(NamedTuple):
 
     batches: list[list[int]]
     few: list[FewRows]
-    """One `FewRows` (`arithmetic.few_rows`) for each model; [] if the models' modules decode."""
+    """One `FewRows` (`arithmetic.few_rows`) for each model; its compiled loops compute the model's
+    layers. The list is empty if the modules of the models compute the layers."""
     loops: bool
     """Whether equations are computed by compiled loops (`arithmetic.one_core`)."""
     copies: int
@@ -62,7 +63,10 @@ class Division(NamedTuple):
 
 
 def usual_workers() -> int:
-    """The number of batches to decode at the same time: at most `WORKERS`, with few idle cores."""
+    """The number of batches to decode at the same time.
+
+    It is at most `WORKERS`, and leaves few cores idle if the cores are divided equally.
+    """
     threads = torch.get_num_threads()
     return threads // -(-threads // WORKERS)
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from regard.recipe import ModelRecipe
 
 BLOCKED_FROM = 3
-"""Restricted self-attention (§4) computes a row in blocks of r / 2 positions only if the row is
-longer than this many blocks, because shorter rows would gain nothing."""
+"""Restricted self-attention (§4) divides a sequence into blocks of r / 2 positions only if the
+sequence is longer than this many blocks. In shorter sequences, blocks would gain nothing."""
 
 
 class FamilySizes(NamedTuple):

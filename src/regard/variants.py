@@ -81,11 +81,11 @@ class PreNormAttention(MultiHeadAttention):
         self.norm = nn.LayerNorm(self.W_q.in_features, eps=epsilon)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of self-attention."""
+        """The projections of LayerNorm(x) to queries, keys and values of self-attention."""
         return super().project(self.norm(x))
 
     def queries(self, x: Tensor) -> Tensor:
-        """Queries LayerNorm(x) W_q for attention to the encoder's output."""
+        """The queries LayerNorm(x) W_q, for attention to the encoder's output."""
         return super().queries(self.norm(x))
 
 
@@ -136,7 +136,10 @@ class Add(Computing):
         self.dropout, self.residual = dropout, residual
 
     def forward(self, x: Tensor, sublayer: Tensor) -> Tensor:
-        """The sum x + Dropout(sublayer): x is the sub-layer's input, and `sublayer` its output."""
+        """Return x + Dropout(`sublayer`) or, if `residual` is False, Dropout(`sublayer`).
+
+        x is the sub-layer's input, and `sublayer` is its output.
+        """
         sublayer = self.dropped(sublayer, self.dropout)
         return x + sublayer if self.residual else sublayer
 
@@ -225,9 +228,10 @@ LEAST_BIAS = -1e4
 logit, and such a bias would make the loss enormous. A loss therefore raises lower biases to this
 number, which excludes the token as well: e^-10000 is 0 in every precision."""
 BIAS_COLUMNS = 8
-"""A bias is divided equally among this many columns. Products are fast if the number of columns is
-a multiple of 8. If a row is rounded to 8 bits, one large number makes the rest of the row inexact,
-so eight small parts are better than the whole bias."""
+"""The bias of a logit is divided equally among this many columns, which are added to the matrix
+before the softmax. Matrix products are fast if the number of columns is a multiple of 8. If a row
+of the matrix is rounded to 8 bits, one large number makes the rest of the row inexact, so eight
+small parts are better than the whole bias."""
 
 
 def with_bias_columns(
@@ -235,7 +239,7 @@ def with_bias_columns(
     matrix: Float[Tensor, "vocabulary d_model"],
     bias: Float[Tensor, " vocabulary"] | None,
 ) -> tuple[Float[Tensor, "tokens width"], Float[Tensor, "vocabulary width"]]:
-    """Add columns to `states` and `matrix`, so that states matrix^T includes the bias.
+    """Add columns to `states` and `matrix`, so that the product states matrix^T includes the bias.
 
     A bias below `LEAST_BIAS` is raised to `LEAST_BIAS`. If `bias` is None, `states` and `matrix`
     are returned as they are.

@@ -132,7 +132,7 @@ def _special_names(data: ForeignConfig) -> SpecialNames:
 
 
 def _cuts(config: ForeignConfig) -> bool:
-    """Whether the configuration is of JoeyNMT 2 or later: `data` has a section for each side.
+    """Whether the configuration is of JoeyNMT 2 or later, where `data` has a section "src".
 
     JoeyNMT 2 divides words itself, and only into pieces of the vocabulary. JoeyNMT 1 reads text
     whose words have been divided already.
@@ -177,9 +177,10 @@ class _Side(NamedTuple):
 
 
 def _side(section: ForeignConfig, *, cuts: bool) -> _Side:
-    """How the text of a side is divided; `section` is the side's part of the configuration.
+    """How the text of the source, or of the target, is divided into pieces.
 
-    `cuts` tells whether JoeyNMT divides words itself (`_cuts`). Raises ModelError if no tokenizer
+    `section` is the section of the configuration that describes this text (`_section`). `cuts`
+    tells whether JoeyNMT divides words itself (`_cuts`). Raises ModelError if no tokenizer
     of regard divides text in this way, or if JoeyNMT divides words by a sub-word model and the
     configuration does not name the file of this model.
     """

@@ -18,7 +18,8 @@ from regard.text.foreign.base import ForeignTokenizer
 
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu"}
 _LONGEST_OUTPUT = 250
-"""An output of OpenNMT-py has at most this many pieces by default. Models have no such setting."""
+"""By default, an output of OpenNMT-py has at most this many pieces. The file of a model does not
+store a limit."""
 _PAD, _BEGIN = "<blank>", "<s>"
 _ONLY: dict[str, tuple[Any, ...]] = {
     "encoder_type": ("transformer",),

@@ -69,7 +69,7 @@ class Program:
     if "", regard looks for the layer."""
     positions: str = ""
     """The name of the table of positional encodings; if "", regard looks for the table. If the
-    program has no table and computes its positional encodings, a value of `COMPUTED`."""
+    program computes its positional encodings and has no table, this is a value of `COMPUTED`."""
     pad: str = "<pad>"
     begin: str = "<s>"
     end: str = "</s>"
@@ -116,7 +116,7 @@ def _computed(program: Program, path: Path) -> str:
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
-    """The state dict of a file; the file may have the state dict under a key of `_HOLDERS`."""
+    """The state dict in a file, stored alone or under a key such as "state_dict" (`_HOLDERS`)."""
     if path.suffix == ".safetensors":
         return read_safetensors(path)
     content = read_pickled(path)

@@ -118,8 +118,8 @@ class MarianVocabulary:
 def _same_row(matrix: _Matrix, theirs: NDArray[np.int64]) -> int:
     """The largest exported id with the same embedding as regard's <s>; -1 if there is none.
 
-    `matrix` has the target's embeddings in regard's order; `theirs` has regard's id of each
-    exported id.
+    `matrix` has the target's embeddings in the order of regard's ids. `theirs` gives, for each
+    exported id, the id of the same entry in regard.
     """
     equal = np.flatnonzero((matrix[theirs] == matrix[BOS]).all(1))
     return int(equal[-1]) if len(equal) else -1

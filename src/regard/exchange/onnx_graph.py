@@ -136,11 +136,14 @@ class Graph:
         return total if self.recipe.norm == "pre" else self.norm(total, f"{name}.norm")
 
     def last(self, x: str, name: str) -> str:
-        """The output of a stack (encoder or decoder): LayerNorm(x) or, with post-norm, x."""
+        """The output of a stack (encoder or decoder), from the output x of its last layer.
+
+        If `model.norm` is "post", the output of the stack is x. Otherwise, it is LayerNorm(x).
+        """
         return x if self.recipe.norm == "post" else self.norm(x, name)
 
     def feed_forward(self, x: str, name: str) -> str:
-        """§3.3: add the feed-forward network of equation (2); with pre-norm, of LayerNorm(x)."""
+        """§3.3: add FFN(x) of equation (2) or, with pre-norm, FFN(LayerNorm(x))."""
         inner = self.linear(self.before(x, name), f"{name}.W_1")
         return self.linear(self._activated(inner), f"{name}.W_2")
 
@@ -156,7 +159,10 @@ class Graph:
                 return self.node("Mul", half, self.node("Add", erf, self.number(1.0)))
 
     def by_head(self, x: str, name: str, heads: int) -> str:
-        """[rows, length, d_model] -> [rows, heads, length, d]: a projection, split into heads."""
+        """Add the linear layer `name`, and split its output into heads: [rows, heads, length, d].
+
+        x is [rows, length, d_model]; d is d_k or d_v.
+        """
         y = self.linear(x, name)
         y = self.node("Reshape", y, self.integers(0, 0, heads, -1))
         return self.node("Transpose", y, perm=[0, 2, 1, 3])
@@ -164,8 +170,8 @@ class Graph:
     def attended(self, query: str, keys: str, values: str, blocked: str, name: str) -> str:
         """§3.2: add attention in each head, then W^O; the result is [rows, queries, d_model].
 
-        `query`, `keys` and `values` are [rows, heads, length, d]. `blocked` is True at keys that no
-        query attends to, [rows or 1, 1, 1, keys or 1].
+        `query` and `keys` are [rows, heads, length, d_k], and `values` is [rows, heads, length,
+        d_v]. `blocked` is [rows or 1, 1, 1, keys or 1], and True at keys that no query attends to.
         """
         scores = self._scores(query, keys, name)
         scores = self.node("Where", blocked, self.number(float(np.finfo(np.float32).min)), scores)

@@ -30,7 +30,7 @@ class Graphs:
     def start(self, source: np.ndarray) -> dict[str, np.ndarray]:
         """The inputs of the first `step`, by name, except the tokens.
 
-        `source` has the ids of the sources, as int64 [rows, length]; 0 is padding.
+        `source` has the ids of one source in each row, as int64 [rows, length]; 0 is padding.
         """
         names = [output.name for output in self.encoder.get_outputs()]
         memory = dict(zip(names, self.encoder.run(names, {"source": source}), strict=True))
@@ -43,11 +43,11 @@ class Graphs:
     def step(
         self, tokens: np.ndarray, state: dict[str, np.ndarray]
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """[rows, vocabulary] The logits of each row's next token, and the inputs of the next step.
+        """[rows, vocabulary] The logits of the next token, and the inputs of the next step.
 
-        `tokens`, int64 [rows], has the last token of each row; in the first step, this is <s>.
-        `state` has the other inputs. To reorder the rows, as beam search does after a step, reorder
-        the rows of every array in the returned inputs.
+        Each row is a hypothesis. `tokens`, int64 [rows], has the last token of each hypothesis,
+        which is <s> in the first step. `state` has the other inputs. To reorder the hypotheses, as
+        beam search does after a step, reorder the rows of every array in the returned inputs.
         """
         names = [output.name for output in self.decoder.get_outputs()]
         found = dict(zip(names, self.decoder.run(names, {"tokens": tokens, **state}), strict=True))

@@ -53,9 +53,9 @@ class Tables(NamedTuple):
 def tables_of(model: Model) -> Tables:
     """The positional encodings of all positions that a source and an output may have.
 
-    A learned table is returned as it is. A table of sinusoids has `search.max_extra` more positions
-    than the longest source has tokens. The longest source has `data.max_length` tokens, but not
-    fewer than MOST_PIECES and not more than MOST_POSITIONS.
+    A learned table is returned as it is. A table of sinusoids has L + `search.max_extra` positions,
+    where L is the maximum length of a source in tokens. L is `data.max_length`, but at most
+    MOST_POSITIONS and at least MOST_PIECES.
     """
     accepted = max(MOST_PIECES, min(model.recipe.data.max_length, MOST_POSITIONS))
     longest = accepted + model.recipe.search.max_extra

@@ -39,6 +39,7 @@ class Pieces(NamedTuple):
     """A SentencePiece model, as the content of its file, and a name for each id of regard.
 
     If the vocabulary entry of an id is a piece of the SentencePiece model, the name is the piece.
+    Otherwise, the name is a text that SentencePiece never outputs, such as <part 300>.
     """
 
     model: bytes

@@ -106,9 +106,9 @@ class SpecialNames:
         return -1 if pad in (begin, end) else pad, -1 if begin == end else begin, end
 
     def start(self, order: IdOrder) -> int:
-        """The foreign id of the piece `begin` in the target's `order`; -1 if there is none.
+        """The foreign id of the piece `begin` in the target's vocabulary; -1 if it has no id.
 
-        `order` must be made with the result of `ids` as its special ids.
+        `order` maps foreign ids to regard's ids; `order.specials` must be a result of `ids`.
         """
         return order.specials[EOS if self.begin == self.end else BOS]
 

@@ -185,8 +185,8 @@ def _generation(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:
     """
     search, longest = model.recipe.search, positions_of(model)
     if isinstance(model.tokenizer, ForeignTokenizer):
-        # The imports hf and marian set max_extra to the maximum length of an output; max_length
-        # also counts <s>.
+        # The imports hf and marian set max_extra to the maximum length of an output. The
+        # max_length of `transformers` also counts <s>.
         longest = min(longest, search.max_extra + 1)
     return {
         **vocabulary.ids,

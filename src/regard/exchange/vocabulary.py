@@ -11,7 +11,7 @@ def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
     """A unique name for each id of the source's or the target's vocabulary.
 
     The names are in the order of the ids. A name is the piece as its tokenizer spells it, such as
-    `lo@@`. If an earlier entry has the same name, @ and the id are added to the later one.
+    `lo@@`. If an entry with a smaller id has the same name, @ and the id are added to the name.
     """
     if isinstance(tokenizer, Tokenizer):
         return list(tokenizer.entries)

@@ -15,7 +15,7 @@ FAMILIES: Mapping[str, Callable[..., EncoderDecoder]] = {
     "convolutional": ConvolutionalModel,
     "dilated": DilatedModel,
 }
-"""The class of each family."""
+"""The class of the models of each family, by the name of the family."""
 
 
 def new_model(

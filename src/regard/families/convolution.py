@@ -1,4 +1,4 @@
-"""Convolutions over the positions of a row, computed as one linear layer (§4, Table 1).
+"""Convolutions over the positions of a sentence, computed as one linear layer (§4, Table 1).
 
 The inputs that the kernel sees at a position are concatenated, so that a convolution is a linear
 layer. For this reason, every implementation in `regard.arithmetic` can compute a convolution.
@@ -16,8 +16,9 @@ class Convolution(Computing):
     """A convolution whose kernel sees `kernel` positions that are `dilation` apart.
 
     With `causal`, the kernel sees the position itself and earlier positions. Otherwise, the kernel
-    sees positions from `reach` // 2 before the position itself to `reach` - `reach` // 2 after it.
-    Rows are padded with zeros.
+    sees positions from `reach` // 2 before the position itself to `reach` - `reach` // 2 after it;
+    `reach` is (`kernel` - 1) * `dilation`. Before the first position and after the last position of
+    its input, the kernel sees zeros.
     """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, *, causal: bool):
@@ -31,7 +32,7 @@ class Convolution(Computing):
     def forward(
         self, x: Float[Tensor, "rows length inputs"]
     ) -> Float[Tensor, "rows length outputs"]:
-        """The outputs at all positions of each row."""
+        """[rows, length, outputs] The outputs at all positions; each row is one sentence."""
         padded, length = F.pad(x, (0, 0, self.before, self.reach - self.before)), x.shape[1]
         starts = range(0, self.reach + 1, self.dilation)
         return self.by.linear(torch.cat([padded[:, i : i + length] for i in starts], -1), self.W)
@@ -39,7 +40,8 @@ class Convolution(Computing):
     def start(self, x: Float[Tensor, "rows *length inputs"]) -> Float[Tensor, "rows 1 reach d"]:
         """The past before the first position: zeros in place of `reach` earlier inputs of width d.
 
-        `x` gives only the number of rows, the number format and the device.
+        `x` has one row for each sentence. Only the number of rows, the number format and the device
+        of `x` are used.
         """
         return x.new_zeros(len(x), 1, self.reach, self.W.in_features // self.kernel)
 

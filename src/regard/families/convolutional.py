@@ -27,18 +27,22 @@ from regard.families.stepping import StepState, is_real
 from regard.recipe import ModelRecipe
 
 HALF = 0.5**0.5
-"""A sum of two terms, multiplied by this number, has the variance of one term."""
+"""A sum of two independent terms of equal variance, multiplied by this number, has the variance of
+one term."""
 EMBEDDED = 0.1
-"""Embeddings are multiplied by this number. Before training, it is the standard deviation of token
-embeddings; with larger inputs, gates would change the variance."""
+"""Embeddings are multiplied by this number. Before training, this number is therefore the standard
+deviation of the token embeddings. With larger inputs, gates would change the variance."""
 
 KeysValues = tuple[Tensor, Tensor]
-"""[rows, source, d_model] each. The keys are the encoder's outputs. The values are the sums of keys
-and source embeddings, times sqrt(0.5)."""
+"""The keys and the values of the sources in a batch, each [rows, source, d_model]. The keys are the
+encoder's outputs. The values are the sums of keys and source embeddings, times sqrt(0.5)."""
 
 
 class GatedLayer(Computing):
-    """A convolution and its gate: GLU(a, b) = a sigmoid(b), with dropout on the input."""
+    """A convolution, with dropout on its input, and a gate: GLU(a, b) = a sigmoid(b).
+
+    The first half of the convolution's outputs is a, and the second half is b.
+    """
 
     def __init__(self, recipe: ModelRecipe, *, causal: bool):
         super().__init__()
@@ -170,7 +174,10 @@ class ConvolutionalModel(EncoderDecoder):
     def step(
         self, tokens: Int[Tensor, " rows"], state: StepState
     ) -> tuple[Float[Tensor, "rows vocabulary"], StepState]:
-        """The logits of the next token of each row, and the new state."""
+        """The logits of the next token of each hypothesis, and the state after this step.
+
+        `tokens` has the last token of each hypothesis.
+        """
         ids = tokens.view(state.shape)
         positions = ids.new_full(ids.shape, state.length)
         embedded = self.target_side(ids, positions, state.length + 1) * EMBEDDED

@@ -136,7 +136,10 @@ class DilatedModel(EncoderDecoder):
     def step(
         self, tokens: Int[Tensor, " rows"], state: StepState
     ) -> tuple[Float[Tensor, "rows vocabulary"], StepState]:
-        """The logits of the next token of each row, and the new state."""
+        """The logits of the next token of each hypothesis, and the state after this step.
+
+        `tokens` has the last token of each hypothesis.
+        """
         ids, (memory,), past = tokens.view(state.shape), state.memory, []
         y = self.target_side(ids, torch.zeros_like(ids), 1)
         if state.length < memory.shape[1]:
@@ -149,6 +152,9 @@ class DilatedModel(EncoderDecoder):
 
 
 def _writes(reads: Bool[Tensor, "rows source"]) -> Bool[Tensor, "rows unfolded"]:
-    """True at the first `unfolded(m)` positions of a row, if `reads` is True at m positions."""
+    """True at the first `unfolded(m)` positions of each sentence of m tokens.
+
+    `reads` has one sentence in each row, and is True at the tokens of the sentence.
+    """
     places = torch.arange(unfolded(reads.shape[1]), device=reads.device)
     return places < unfolded(reads.sum(1, keepdim=True))

@@ -9,7 +9,7 @@ from regard.recipe import ModelRecipe
 
 
 class TokenEmbedding(Embedding):
-    """Token embeddings x `scale` (in §3.4: sqrt(d_model)), with dropout and without positions."""
+    """Token embeddings times `scale` (sqrt(d_model) in §3.4), with dropout, without positions."""
 
     def __init__(self, recipe: ModelRecipe, vocabulary: int):
         super().__init__(recipe, vocabulary)

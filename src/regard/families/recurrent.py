@@ -5,7 +5,7 @@ residual connections from the third layer on. The decoder's first layer gives th
 additive attention (Bahdanau et al., 2014). Every further layer of the decoder reads two vectors
 side by side: the output of attention, and the output of the layer below. The decoder's first layer
 reads no output of attention, not even the output at the previous position. For this reason, one
-call of a fused LSTM can compute the first layer at all positions of a row.
+call of a fused LSTM can compute the first layer at all positions of a sentence.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Lstm(Computing):
         self.W_x.bias.data[width : 2 * width] = 1.0  # forget gates: at first, cells forget little
 
     def forward(self, x: Float[Tensor, "rows length inputs"]) -> Float[Tensor, "rows length width"]:
-        """The outputs at all positions of each row."""
+        """[rows, length, width] The outputs at all positions; each row is one sentence."""
         return self.by.lstm(self.dropped(x, self.dropout), self.W_x, self.W_h)
 
     def step(
@@ -166,7 +166,10 @@ class RecurrentModel(EncoderDecoder):
     def step(
         self, tokens: Int[Tensor, " rows"], state: StepState
     ) -> tuple[Float[Tensor, "rows vocabulary"], StepState]:
-        """The logits of the next token of each row, and the new state."""
+        """The logits of the next token of each hypothesis, and the state after this step.
+
+        `tokens` has the last token of each hypothesis.
+        """
         ids, past, (keys, memory) = tokens.view(state.shape), list(state.past), state.memory
         y = self.target_side(ids, torch.zeros_like(ids), 1)
         mask = self.by.mask(state.real[:, None, None, :])

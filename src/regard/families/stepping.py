@@ -32,9 +32,10 @@ class StepState:
     def select(self, rows: Int[Tensor, "sentences beams"]) -> Self:
         """The state with only these hypotheses, in this order.
 
-        `rows[s, b]` is the old row number of hypothesis b of sentence s in the new state. In the
-        old state, hypothesis b of sentence s has the row number s * beams + b. All of `rows[s]`
-        must belong to one sentence. Sentences may be left out, but must keep their order.
+        In the new state, hypothesis b of sentence s is the hypothesis that has the number
+        `rows[s, b]` in the old state. The old state numbers hypothesis b of sentence s as
+        s * beams + b. All hypotheses in `rows[s]` must belong to one sentence. Sentences may be
+        left out, but must keep their order.
         """
         sentences, beams = self.shape
         past = tuple(x.flatten(0, 1)[rows] for x in self.past)
@@ -50,7 +51,7 @@ class StepState:
 
 
 def is_real(rows: Rows) -> Bool[Tensor, "rows length"]:
-    """True where rows are not padding."""
+    """True at each token of `rows`, and False at padding."""
     return rows.segments != 0
 
 

@@ -199,7 +199,7 @@ def _answer(
 
 
 def _sent(error: Exception) -> Exception:
-    """A pickled copy of the error or, if pickling fails, a RegardError that describes the error."""
+    """The error, pickled and unpickled; if this fails, a RegardError that describes the error."""
     try:
         return cast(Exception, pickle.loads(pickle.dumps(error)))
     except Exception:

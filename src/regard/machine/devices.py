@@ -157,7 +157,7 @@ def wait_for_stream(device: torch.device) -> None:
 def random_numbers_kept(device: torch.device) -> Iterator[None]:
     """A context that at its end restores PyTorch's random number generators for CPU and device.
 
-    Random numbers that PyTorch draws in the context therefore do not change later ones.
+    The numbers that PyTorch draws after the context therefore do not depend on the context.
     """
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         yield

@@ -211,7 +211,7 @@ class Processes:
         return True
 
     def is_first_to_report(self) -> bool:
-        """True if no other process has reported an error; the caller must then report its own.
+        """True if no other process has reported an error; the caller then reports its own error.
 
         Also True if the store cannot be reached.
         """
@@ -244,9 +244,10 @@ ALONE = Processes()
 def together() -> Iterator[Processes]:
     """The processes that torchrun started, or `ALONE` if there is only this one.
 
-    If a process raises an Exception or KeyboardInterrupt in the block, that process ends at once.
-    The others end soon after, because they cannot stop waiting for its data. One of the processes
-    prints the error. Raises TrainingError if the processes cannot connect to each other.
+    If one of several processes raises an Exception or KeyboardInterrupt in the block, that process
+    ends at once. The others end soon after, because they cannot continue without that process.
+    One of the processes prints the error. Raises TrainingError if the processes cannot connect to
+    each other.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE

@@ -27,9 +27,9 @@ def side_by_side(
 ) -> Generator[Done, None, None]:
     """Yield `work(item)` for each item, in order; up to `workers` threads work at the same time.
 
-    Each thread computes on `share` cores; None divides the cores equally. Except for large matrix
-    products, several threads are faster than using all cores for one item after another. If
-    `share` is all cores, the calling thread does the work.
+    Each thread computes on `share` cores; None divides the cores equally. Doing several items
+    at the same time is faster than doing one item after another on all cores, except for large
+    matrix products. If `share` is all cores, the calling thread does the work.
     """
     workers, threads = max(1, min(workers, len(items))), torch.get_num_threads()
     share = share or max(1, threads // workers)

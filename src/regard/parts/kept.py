@@ -69,13 +69,14 @@ def do_all(
 ) -> Figures:
     """Do the tasks that are left, and return the numbers of all tasks.
 
-    A task is left if its numbers are not yet in the directory `out`. `jobs` processes share the
-    work, each with one thread; 0 means this process. Other processes may call `do_all` for the same
-    directory: each part is done by one process only, and every call returns when all parts are
-    finished. `heard` is called once for each finished part, in this process. `after` is called once
-    for each part that this call does, in the process that did the part. Raises DataError if `out`
-    holds damaged parts or parts with other settings, and RegardError if a process cannot be started
-    or was killed. Errors of the tasks are raised, too.
+    A task is one part of an experiment, for one seed. A task is left if its numbers are not yet in
+    the directory `out`. `jobs` processes share the work, each with one thread; 0 means this
+    process. Other processes may call `do_all` for the same directory: each part is done by one
+    process only, and every call returns when all parts are finished. `heard` is called once for
+    each finished part, in this process. `after` is called once for each part that this call does,
+    in the process that did the part. Raises DataError if `out` holds damaged parts or parts with
+    other settings, and RegardError if a process cannot be started or was killed. Errors of the
+    tasks are raised, too.
     """
     found = finished(tasks, out)
     for i, ((part, seed), numbers) in enumerate(found.items(), 1):
@@ -145,7 +146,7 @@ def _end_with(parent: int) -> None:
 
 
 def numbers_of(out: Path, part: str, seed: int) -> Measured | None:
-    """The numbers of a part, whatever its settings were; None if it is not finished.
+    """The numbers of a part of an experiment, whatever its settings were; None if unfinished.
 
     Raises DataError if the file of the part is damaged or cannot be read.
     """
