@@ -230,7 +230,8 @@ def _in_smaller_batches(start: Recipe, tokens: float, asked: tuple[str, ...]) ->
     """The recipe with batches so small that `tokens` make LEAST_STEPS steps, if possible.
 
     Adam's learning rate falls with the square root of the batch size, because the gradient of a
-    smaller batch is noisier. Muon keeps its rate, with which it learned more (experiments/budget).
+    smaller batch is noisier. Muon keeps its rate: in experiments/budget, a lower rate gave a higher
+    perplexity.
     """
     least, batch = rule_of_times()["batch"]["least"], start.data.target_tokens
     while batch // 2 >= least and tokens < LEAST_STEPS * FILLED * batch * start.training.accumulate:

@@ -42,7 +42,7 @@ class ParallelText(NamedTuple):
     characters: int
     """Number of characters in all targets."""
     lengths: tuple[tuple[int, int], ...]
-    """For each of the first pairs, the number of characters in its source and in its target."""
+    """The numbers of characters in source and target, for each of the first SAMPLED pairs."""
     tokenizer: AnyTokenizer | None = None
     """A tokenizer that is used unchanged; None if one is to be learned from the text."""
     bleu_tokenizer: BleuTokenizer = "13a"
@@ -149,7 +149,7 @@ class _Counted:
         """The targets of the first SAMPLED pairs counted."""
         self._every = 1
         self._lengths: dict[int, int] = {}
-        """For each digest, the number of characters in the pair's target."""
+        """A map from the digest of each kept pair to the number of characters in its target."""
 
     def add(self, source: str, target: str) -> None:
         """Count a pair, unless `judge_text` or `_every` excludes it, or it was counted before.

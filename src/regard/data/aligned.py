@@ -59,7 +59,7 @@ class AlignedBlock:
     number: int
     """Number of pairs before the block in the whole corpus."""
     file: int
-    """Index of this pair of files in `AlignedText.files`, from 0."""
+    """Index in `AlignedText.files`, from 0, of the two files that the block is from."""
 
     def pairs(self) -> list[TextPair]:
         """The decoded pairs; raises DataError for lines that are binary or not UTF-8."""

@@ -33,7 +33,8 @@ class BatchPlan(NamedTuple):
     rows: Integers
     """[pairs] The number of the row of each pair in its batch, from 0."""
     starts: Integers
-    """[batches + 1] The index in `pairs` and `rows` where each batch begins, then their length."""
+    """[batches + 1] The index in `pairs` and `rows` where each batch begins, then the length of
+    these two arrays."""
 
 
 def grouped(

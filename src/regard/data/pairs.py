@@ -44,7 +44,7 @@ DECIDED = {
     "tokenizer": ("kind", "vocabulary"),
     "data": ("max_length", "max_ratio", "deduplicate", "held_out", "recombined"),
 }
-"""By section of a recipe: the fields that, with task and seed, decide how data is prepared."""
+"""For each section of a recipe: fields that, with task and seed, decide how data is prepared."""
 
 
 class Pairs:

@@ -42,8 +42,9 @@ LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
 characters. Pairs of a larger corpus are drawn at random, each with the same probability."""
 LEARNT_UNSPACED = 8_000_000
 """Byte-pair encoding is learned from at most about this many characters of lines that count as
-without blanks (`survey.LONG_WORD`). Their words are mostly new, and learning takes some 350 bytes
-of memory for each character of a new word. Words that occur again and again take much less."""
+lines without blanks (`survey.LONG_WORD`). The words of such lines are mostly new, and learning
+takes some 350 bytes of memory for each character of a new word. Words that occur again and again
+take much less."""
 BYTES_PER_WORKER = 2 * 2**20
 """Each worker has at least this many bytes of stored text to process, because with less text a
 worker would take longer to start than to work."""
@@ -74,10 +75,10 @@ class Report:
     def remarks(self, example: str = "pair") -> Iterator[str]:
         """Sentences for the user: on dropped pairs, and on training pairs in validation files.
 
-        `example` is the word for an example: "pair", or "tree" for a parser. There is a sentence on
-        dropped pairs if they are at least the fraction `encoding.MANY` of all pairs, and one on
-        training pairs in validation files if there are at least REMARKED times as many of them as
-        validation pairs that were kept.
+        `example` is the word for an example: "pair", or "tree" for a parser. The first sentence
+        is yielded if dropped pairs are at least the fraction `encoding.MANY` of all pairs. The
+        second is yielded if the number of training pairs that are also in validation files is at
+        least REMARKED times the number of validation pairs that were kept.
         """
         if dropped := self.train.remark(example):
             yield dropped

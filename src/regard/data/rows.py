@@ -81,10 +81,10 @@ class Places(NamedTuple):
         """Put sentences of these lengths into rows, one after another in each row.
 
         `rows` has the row of each sentence, in ascending order. `shape` is (rows, length). Without
-        `shape`, there must be a sentence, and the smallest possible shape is used.
+        `shape`, there must be at least one sentence, and the smallest possible shape is used.
         """
         begins = np.cumsum(lengths, dtype=np.int64) - lengths
-        first = np.searchsorted(rows, rows)  # for each sentence, the first one in its row
+        first = np.searchsorted(rows, rows)  # index of the first sentence in each sentence's row
         offsets = begins - begins[first]
         shape = shape or (int(rows[-1]) + 1, int((offsets + lengths).max()))
         positions = np.arange(lengths.sum()) - np.repeat(begins, lengths)

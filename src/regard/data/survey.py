@@ -92,9 +92,10 @@ def survey(
 def _lowest(
     wanted: int, drawn: dict[TextPair, tuple[int, int]], more: Sequence[_Drawn]
 ) -> dict[TextPair, tuple[int, int]]:
-    """The `wanted` pairs of `drawn` and `more` with the lowest random numbers, lowest first.
+    """The pairs of `drawn` and `more` with the lowest random numbers, at most `wanted` pairs.
 
-    Each pair is mapped to its random number, and to the number of its first occurrence.
+    The pair with the lowest random number comes first. Each pair is mapped to its random number,
+    and to the number of its first occurrence in the corpus.
     """
     if not more:
         return drawn

@@ -1,21 +1,27 @@
-"""Lines with many capitals, such as headlines: a small text has few words that are written so."""
+"""Lines with many capitals, such as headlines, and how the training text would write them.
+
+A small training text has few words in capitals, so a line in capitals is cut into many pieces.
+"""
 
 from typing import NamedTuple
 
 from regard.text.protocol import AnyTokenizer
 
 _SHARE = 1.25
-"""Capitals do not suit a vocabulary if they make a line _SHARE times as many pieces, or more."""
+"""The capitals of a line do not suit a vocabulary if the line has at least _SHARE times as many
+pieces as the line with fewer capitals."""
 _LONG = 4
-"""In a title such as `The Cat on the Mat`, words of fewer letters may begin with a small letter."""
+"""In a title such as `The Cat on the Mat`, words of fewer letters than this may begin with a small
+letter."""
 _EARLIER = 4
-"""If a word has as many pieces with a capital as without, the first ids decide, because pieces are
-learned in the order of their counts: it has a capital if that id is less than 1 / _EARLIER times
-the other. `Tom` then does; `The` does not, although many sentences begin with it."""
+"""If a word has as many pieces with a capital as in small letters, the ids of the two first pieces
+are compared, because frequent pieces mostly have small ids. The word gets a capital if the first id
+with a capital is less than 1 / _EARLIER times the first id in small letters. So `Tom` gets a
+capital; `The` does not, although many sentences begin with `The`."""
 
 
 class Recased(NamedTuple):
-    """A line in the letters that the training text would have."""
+    """A line with fewer capitals, as the training text would probably have it."""
 
     text: str
     from_capitals: bool
@@ -23,13 +29,13 @@ class Recased(NamedTuple):
 
 
 def recased(tokenizer: AnyTokenizer, line: str) -> Recased | None:
-    """The line with fewer capitals; None if it does not have many, or if they suit the vocabulary.
+    """The line with fewer capitals; None if it has few, or if its capitals suit the vocabulary.
 
-    A line has many capitals if there are two words, and if all its letters are capitals, or if at
-    least two words have _LONG letters or more and each of these begins with a capital. Each word is
-    then written in small letters, with one capital, or as it is, whichever has the fewest pieces;
-    so most names keep their capitals. The line begins with a capital. The code of a language before
-    it is kept.
+    A line with many capitals has at least two words. All its letters are capitals, or it is a
+    title: at least two words have _LONG letters or more, and each of these words begins with a
+    capital. Each word of the line is then written in small letters, with one capital, or as it is,
+    whichever has the fewest pieces. So most names keep their capitals. The new line begins with a
+    capital. The code of a language before the line is kept.
     """
     text = line.removeprefix(tokenizer.prefix(line)).lstrip()
     words = [letters for word in text.split() if (letters := [*filter(str.isalpha, word)])]

@@ -70,9 +70,10 @@ def _repeats(text: str) -> bool:
 
 
 def _come_again(words: Sequence[str], shortest: int, copies: int) -> bool:
-    """Whether a group of `shortest` to _LONGEST_PERIOD of the words comes `copies` times in a row.
+    """Whether a group of words, each with a letter in it, comes `copies` times in a row.
 
-    The letters of a word may be given as its words.
+    The group has `shortest` to _LONGEST_PERIOD words. `words` may be a string: then each character
+    counts as a word.
     """
     for period in range(shortest, _LONGEST_PERIOD + 1):
         same = 0  # how many words in a row equal the word that is `period` words earlier

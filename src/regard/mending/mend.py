@@ -41,8 +41,9 @@ def mended(
     with their flaws. A sentence that the translator has split is not searched for again. If `retry`
     is False, there is no second search.
 
-    A sentence with many capitals that do not suit the vocabulary is always searched for again, with
-    fewer of them. If all its letters are capitals, the translations found are put in capitals, too.
+    A sentence with many capitals that do not suit the vocabulary is searched for again even if its
+    translation looks right. The second search gets the sentence with fewer capitals. If all letters
+    of the sentence are capitals, the translations that this search finds are put in capitals, too.
     """
     sentences = list(map(translator.plain, sentences))
     counts = _pieces(translator, sentences)
@@ -86,7 +87,7 @@ def _to_ask(translator: Translator, sentence: str, pieces: int) -> _Question:
 def _sound(
     translator: Translator, asked: _Question, found: Sequence[Translation]
 ) -> list[Translation]:
-    """The translations without flaws, as they are to be shown."""
+    """The translations without flaws, put in capitals if `asked` says so."""
     sound = [t for t in found if not _flaws(translator, asked.text, asked.pieces, t.text)]
     return [replace(t, text=t.text.upper()) for t in sound] if asked.in_capitals else sound
 
@@ -97,7 +98,10 @@ def _pieces(translator: Translator, sentences: Sequence[str]) -> list[int]:
 
 
 def _better(first: Mended, sound: list[Translation]) -> Mended:
-    """The `sound` translations, at most as many as `first` has; if none, those of `first`."""
+    """A result with the `sound` translations, but with no more than `first` has.
+
+    If `sound` is empty, the result has the translations and flaws of `first`.
+    """
     if sound:
         return Mended(sound[: len(first.translations)], retried=True)
     return replace(first, retried=True)

@@ -54,10 +54,10 @@ class Passage:
     def before(self, number: int, previous: str, translation: str) -> str:
         """The text to write before `translation`, the translation of sentence `number`.
 
-        `previous` is the translation of the sentence before. The text is kept[number], with one
-        exception. Chinese, Japanese, and some Korean sentences have no blank between them: there,
-        kept[number] is empty. If the language of the translations writes blanks between sentences,
-        the text is then a blank.
+        `previous` is the translation of the sentence before. The text is kept[number], except in
+        one case. Chinese, Japanese, and some Korean sentences have no blank between them, so
+        kept[number] is empty. The text is then a blank if the language of the translations writes
+        blanks between sentences.
         """
         kept = self.kept[number]
         if number == 0 or kept or not previous or not translation:
@@ -87,7 +87,7 @@ def read_passage(
     and a blank after the code is left out.
     """
     code = tokenizer.prefix(text)
-    if not _CODE.fullmatch(code):  # such as quoted text, which may begin with >> as well
+    if not _CODE.fullmatch(code):  # quoted text may begin with >> as well
         code = ""
     rest = text.removeprefix(code).removeprefix(" ") if code else text
     passage = (read_html if is_html else read_text)(rest, language)
@@ -95,7 +95,7 @@ def read_passage(
 
 
 def readable(markup: str) -> str:
-    """The text of HTML that is to be translated, on one line; `markup` itself if there is none."""
+    """The text to translate in HTML, on one line; `markup` itself if no such text has a letter."""
     texts = (read_references(part) for part, is_text in stretches(markup) if is_text)
     return " ".join(" ".join(filter(_has_letters, texts)).split()) or markup
 
@@ -143,7 +143,10 @@ def _of_html(text: str, language: str) -> Iterator[tuple[str, bool]]:
 
 
 def _sentences(line: str, language: str) -> Iterator[tuple[str, bool]]:
-    """Yield the parts of a line: sentences (True), and spaces and parts without letters (False)."""
+    """Yield each part of a line, with True if the part is a sentence, otherwise with False.
+
+    Spaces, and parts without letters, are not sentences.
+    """
     for piece in _segments(line, language):
         body = piece.strip()
         if not _has_letters(body):

@@ -20,23 +20,24 @@ _ASCII = {
     **dict.fromkeys("‐‑‒–—―−", "-"),
     "⁄": "/",  # in fractions such as ½, once NFKC has taken them apart
 }
-"""Punctuation that Unicode does not map to ASCII by itself."""
+"""A map from punctuation to ASCII, for characters that Unicode's NFKC does not map to ASCII."""
 _BLANKS = re.compile("[ \t]+")
 FREQUENT = 8
-"""A piece is frequent if it is in the first 1 / FREQUENT of the learned pieces, which are in the
-order of their counts. So a blank of a few lines, perhaps of the target, counts as unknown, and the
-no-break space before each `!` of a French text does not."""
+"""A piece counts as frequent if it is in the first 1 / FREQUENT of the learned pieces, because the
+most frequent pieces are mostly learned first. So a blank character that only a few lines have,
+perhaps only lines of the target, counts as unknown. The no-break space that a French text has
+before each `!` counts as known."""
 
 
 def plainer(tokenizer: AnyTokenizer) -> Callable[[str], str]:
     """A function that rewrites a source line for the tokenizer's vocabulary.
 
-    Blanks at both ends are removed, and several blanks in a row become one. Characters that no
-    piece has are replaced: letters and separate accents by one character (NFC), then each blank by
-    a space, other punctuation and compatibility characters by plain ones (NFKC), a letter with
-    accents by the letter without them, symbols such as emoji by a space, and invisible characters
-    by nothing. A character for which there is no replacement stays. Foreign tokenizers have rules
-    of their own, so for them the function returns the line as it is.
+    Characters that no piece has are replaced: letters and separate accents by one character (NFC),
+    then each blank by a space, other punctuation and compatibility characters by plain ones (NFKC),
+    a letter with accents by the letter without them, symbols such as emoji by a space, and
+    invisible characters by nothing. A character for which there is no replacement stays. Then
+    spaces at both ends are removed, and spaces and tabs in a row become one space. Foreign
+    tokenizers have rules of their own, so for them the function returns the line as it is.
     """
     return _Plainer(tokenizer) if isinstance(tokenizer, Tokenizer) else str
 
@@ -61,7 +62,10 @@ class _Plainer(dict[int, str]):
 
     @cached_property
     def _known(self) -> frozenset[str]:
-        """ASCII, and the characters in learned pieces; pieces of blanks must be frequent."""
+        """The characters of ASCII and of the learned pieces.
+
+        A learned piece that has only blanks is left out if it is not frequent (see FREQUENT).
+        """
         learned = range(len(SPECIAL) + len(BYTE_ALPHABET), self._tokenizer.size)
         pieces = self._tokenizer.decode([[i] for i in learned])
         frequent = len(pieces) / FREQUENT

@@ -38,10 +38,10 @@ def script_of(lines: Iterable[str]) -> Script:
 
     Three groups of letters are counted: Korean letters; Chinese characters and kana (the letters of
     Japanese); and letters of scripts without blanks, such as Thai. The text is "spaced" if the
-    three groups have at most half of all letters. A text with more is "Korean" if the first group
-    is larger than each of the others, or else "other unspaced" if the third group is larger than
-    the second. Any other text is "Chinese" if it has more than four times as many Chinese
-    characters as kana, or else "Japanese".
+    three groups have at most half of all letters. If they have more, the text is "Korean" if the
+    first group is larger than each of the others, or else "other unspaced" if the third group is
+    larger than the second. Any other text is "Chinese" if it has more than four times as many
+    Chinese characters as kana, or else "Japanese".
     """
     text = "\n".join(islice(lines, LOOKED_AT_LINES))
     letters = len(_LETTER.findall(text))

@@ -41,7 +41,7 @@ encoded like any other text."""
 
 BYTE_ALPHABET = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
 """The 256 printable characters by which byte-level tokenizers write bytes, one for each byte."""
-_SPACE = "Ġ"  # the space in BYTE_ALPHABET
+_SPACE = "Ġ"  # the character of BYTE_ALPHABET for a space
 CONTINUED = "…"
 """First character of a word piece that continues a word. BYTE_ALPHABET lacks this character, so it
 never stands for a byte of text."""
@@ -278,7 +278,7 @@ def _learn_pieces(lines: Iterable[str], size: int) -> models.Model:
 
 
 def _assembled(model: models.Model, kind: TokenizerKind) -> tokenizers.Tokenizer:
-    """The library's tokenizer with this model and with all other steps of encoding and decoding."""
+    """A tokenizer of the tokenizers library: `model` and all other steps to encode and decode."""
     library = tokenizers.Tokenizer(model)
     library.add_special_tokens(list(SPECIAL))
     cut: list[pre_tokenizers.PreTokenizer] = [
@@ -330,7 +330,7 @@ def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
 
 
 def _agrees(given: Any, ours: Any) -> bool:
-    """Whether `given` equals `ours`; `given` may lack keys, because older libraries write fewer."""
+    """Whether `given`, from a file, equals `ours`; keys that older libraries omit may be absent."""
     if isinstance(given, dict) and isinstance(ours, dict):
         return all(key in ours and _agrees(value, ours[key]) for key, value in given.items())
     if isinstance(given, list) and isinstance(ours, list):

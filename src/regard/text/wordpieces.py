@@ -33,11 +33,12 @@ LEAST = 2
 
 
 def learn_pieces(words: Mapping[str, int], known: Sequence[str], size: int, mark: str) -> list[str]:
-    """Learn pieces from words and their counts; returns `known`, then the new pieces in order.
+    """Learn pieces from words and their counts; returns `known`, followed by the new pieces.
 
-    `known` has each character of the words in two forms: alone, and after `mark`. A piece that
-    begins with `mark` continues a word. At most `size` pieces are returned. There are fewer if no
-    pair is left that occurs at least twice and raises the likelihood.
+    The new pieces are in the order in which they were learned. `known` has each character of the
+    words in two forms: alone, and after `mark`. A piece that begins with `mark` continues a word.
+    At most `size` pieces are returned, `known` included. There are fewer if no pair is left that
+    occurs at least twice and raises the likelihood.
     """
     learner = Learner(words, known, mark)
     while len(learner.names) < size and learner.join_best():
@@ -149,7 +150,7 @@ def _most_frequent(words: Mapping[str, int]) -> list[tuple[str, int]]:
     """The most frequent words and their counts, with at most MOST_BYTES bytes together.
 
     If only some of the equally frequent words fit, the first of them in `words` are taken. The
-    result is sorted by descending count, then by the letters.
+    result is sorted by descending count; words with equal counts are sorted alphabetically.
     """
     ordered = sorted(words.items(), key=lambda item: -item[1])
     ends = np.cumsum([len(word) for word, _ in ordered])
@@ -219,7 +220,10 @@ class _Pairs:
         self._free.append(pair)
 
     def change(self, pair: int, by: int, starts: Positions | None = None) -> None:
-        """Add `by` to a pair's count, `starts` to its places; forget the pair if its count is 0."""
+        """Add `by` to a pair's count, and `starts` to the places where the pair starts.
+
+        If the count becomes 0, the pair is forgotten.
+        """
         if starts is not None:
             self.where[pair] = np.concatenate([self.where[pair], starts])
         left, right = int(self.left[pair]), int(self.right[pair])

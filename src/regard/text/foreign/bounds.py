@@ -62,9 +62,9 @@ def _expression(rule: dict[str, Any]) -> str | None:
 def _growth(rule: dict[str, Any]) -> int:
     """An upper bound of the factor by which a rule can multiply the length of a text."""
     growth = 1
-    # A rule writes `text` in place of a string of `least` characters. Without such a string,
-    # `least` is 0: a regular expression may match the empty string before every character, where
-    # the rule then inserts `text`.
+    # A rule writes `text` in place of a string of `least` characters. If the rule does not name the
+    # string, `least` is 0. Such a rule may have a regular expression that matches the empty string,
+    # and may then insert `text` before every character.
     for key in ("content", "prepend", "replacement"):
         if isinstance(text := rule.get(key), str):
             pattern = rule.get("pattern")

@@ -139,8 +139,8 @@ def _entries(file: Original) -> Mapping[str, int]:
 def _library(file: Original) -> tokenizers.Tokenizer:
     """The tokenizer in a file.
 
-    Raises ModelError if the file is damaged, has no or too many entries, or has rules that might
-    run for ever or fill the memory.
+    Raises ModelError if the file is damaged, has no entries or more than MOST_ENTRIES, or has
+    rules that might run for ever or fill the memory.
     """
     content = read_json(file)
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):

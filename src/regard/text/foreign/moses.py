@@ -58,10 +58,11 @@ class MosesSettings(Section):
     separator: _Pieces = "@@"
     """The mark at the end of each piece of a word except the last."""
     threshold: int | None = None
-    """If there is a file target.counts, a piece that the file lacks, or whose count in it is less
-    than this, is divided into smaller pieces. None divides only pieces that the file lacks."""
+    """If there is a file target.counts, a piece of the target is divided into smaller pieces if the
+    file lacks the piece, or gives it a count below this number. If the threshold is None, only
+    pieces that the file lacks are divided."""
     source_threshold: int | None = None
-    """The threshold for the source; it is used like `threshold`, but with source.counts."""
+    """Like `threshold`, but for pieces of the source and for the file source.counts."""
     unknown: str = "<unk>"
     """The piece that stands for every piece that the vocabulary lacks."""
     skipped: tuple[str, ...] = ("<pad>", "<s>", "</s>", "<unk>")

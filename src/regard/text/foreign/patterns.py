@@ -75,7 +75,10 @@ class _Scanner:
         return not self._rest
 
     def alternatives(self) -> _Ways:
-        """Read alternatives up to the end or a closing parenthesis; return their ways together."""
+        """Read alternatives up to the end or a closing parenthesis; return their ways to match.
+
+        The choices of the alternatives are added.
+        """
         found = [self._sequence()]
         while self._take("|"):
             found.append(self._sequence())
@@ -107,7 +110,11 @@ class _Scanner:
         return ways
 
     def _interval(self, once: _Ways, is_group: bool) -> _Ways:
-        """Read the rest of {2}, {2,3} or {2,}; `once` is the result for the part that repeats."""
+        """Read the rest of {2}, {2,3} or {2,} after the {; return the ways to match the repetition.
+
+        `once` has the ways to match the repeated part a single time. Raises _Unsafe if this part
+        is a group, or if the numbers in the braces are not accepted.
+        """
         least, comma, most = self._until_brace().partition(",")
         if not (least + most).isascii() or not (least + most).isdecimal():
             raise _Unsafe
@@ -118,7 +125,10 @@ class _Scanner:
         return _Ways(1 + abs(int(most) - int(least or 0)), 0) if comma else once
 
     def _endless(self, is_group: bool) -> _Ways:
-        """The ways of a part that repeats without an upper bound; raises _Unsafe for a group."""
+        """The ways to match a part that repeats without an upper bound.
+
+        Raises _Unsafe if the part is a group.
+        """
         if is_group:
             raise _Unsafe
         return _Ways(1, 1)
