@@ -101,7 +101,8 @@ _SUBJECTS = ("person",) * 9 + ("name",) * 3 + ("pronoun",) * 3 + ("animal",) * 3
 _TOPICS = ("person",) * 5 + ("name",) * 2 + ("pronoun",) + ("animal",) * 3 + ("thing",) * 7
 _NOUNS_OF_SORT = {"person": PERSONS, "animal": nouns("animal"), "thing": nouns("anything")}
 _COORDINATED = {"name": 0.15, "person": 0.08}
-"""For a name and a person as subject: the probability that `and` and a second person follow."""
+"""The probability that `and` joins another person to the subject. The keys are the kinds of the
+subject: a first name, or a noun for a person."""
 _DONE_TO = {
     noun: tuple(
         verb
@@ -121,8 +122,8 @@ _FEW_EXTRAS: tuple[Extra, ...] = ("",) * 8 + ("relative",) * 3 + ("last", "first
 def some_subject(d: Derivation, *, topic: bool = False) -> Nominal:
     """A random subject.
 
-    With `topic`, the subject is more often a single animal or thing, to which a later pronoun "it"
-    can refer.
+    If `topic` is True, the subject is more often a single animal or thing, to which a later pronoun
+    "it" can refer.
     """
     sort = d.pick(_TOPICS if topic else _SUBJECTS)
     if sort == "pronoun":

@@ -104,7 +104,8 @@ def person(d: Derivation, case: Case, subject: Nominal, style: Style) -> Nominal
 def some_object(d: Derivation, verb: Verb, subject: Nominal, style: Style, one: bool) -> Nominal:
     """An object in the case that the verb requires.
 
-    With `one`, the object is preferably a single animal or thing, to which a later `it` can refer.
+    If `one` is True, the object is preferably a single animal or thing, to which a later `it` can
+    refer.
     """
     case = verb.german_case
     noun = d.fresh(verb.objects)
@@ -152,7 +153,8 @@ def complement(
 ) -> Complement:
     """Make the complements that the verb requires; `target` is the object or receiver, if given.
 
-    With `one`, the object is preferably a single animal or thing, to which a later `it` can refer.
+    If `one` is True, the object is preferably a single animal or thing, to which a later `it` can
+    refer.
     At most one object of a negated clause may take `kein`; any other object is definite.
     """
     parts = Complement()

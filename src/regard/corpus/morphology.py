@@ -165,7 +165,7 @@ class EnglishVerb:
     def from_parts(
         cls, base: str, past: str = "", participle: str = "", third: str = ""
     ) -> EnglishVerb:
-        """Make a verb; by default, `past` and `third` are regular, `participle` equals the past."""
+        """Make a verb; by default, `past` and `third` are regular, and `participle` is `past`."""
         if base.endswith("y") and base[-2] not in "aeiou":
             past, third = past or base[:-1] + "ied", third or base[:-1] + "ies"
         past = past or base.removesuffix("e") + "ed"

@@ -103,7 +103,10 @@ def its(noun: Noun) -> Determiner:
 
 
 def possessive(owner: Nominal) -> Determiner | None:
-    """The possessive of an owner, such as `my`; None for one child or girl: German usage varies."""
+    """The possessive of an owner, such as `my`.
+
+    Returns None for one child or one girl, because German usage varies.
+    """
     if owner.person == 1:
         return _OUR if owner.plural else _MY
     if owner.plural:

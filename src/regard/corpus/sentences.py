@@ -302,8 +302,8 @@ _FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
 
 
 _OFTEN = tuple(form for one in _FORMS for form in (one,) * 19 + (_made,))
-"""`_FORMS`, extended so that `_made` makes one sentence in 20. For the other 19, a random number
-picks the same function from `_OFTEN` as it would pick from `_FORMS`."""
+"""`_FORMS`, extended so that `_made` makes one sentence in 20. If a random number does not pick
+`_made` from `_OFTEN`, it picks the function that it would pick from `_FORMS`."""
 
 
 def make_sentence(d: Derivation) -> SentencePair:

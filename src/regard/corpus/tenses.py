@@ -81,10 +81,10 @@ def verb_group(
 ) -> Predicate:
     """Make a predicate from the verbs of both languages in a tense.
 
-    `tense` is "present", "past", "perfect", or a key of _MODALS or SEMI_MODALS. `inside` follows
-    the English main verb; `adverb` is an English adverb of frequency, or empty. `negated` adds
-    `not` to the English verb only. If `tense` is a key of SEMI_MODALS, `negated` and `adverb` have
-    no effect.
+    `tense` is "present", "past", "perfect", or a key of _MODALS or SEMI_MODALS. `inside` has
+    the nodes after the English main verb; `adverb` is an English adverb of frequency, or empty.
+    `negated` adds `not` to the English verb only. If `tense` is a key of SEMI_MODALS, `negated` and
+    `adverb` have no effect.
     """
     person, plural = subject.person, subject.plural
     not_ = [Word("not", "RB")] if negated else []

@@ -53,7 +53,7 @@ def _sample(case: Compared) -> Finding | None:
         return Finding("unseen", here="whether the sub-words are learned from all of the text")
     if share == 1:
         return None
-    percent = min(100 * share, 99)  # a part is never shown as 100 %
+    percent = min(100 * share, 99)  # 99.9 % is shown as 99 %, not as 100 %
     here = f"sub-words are learned from {percent:.2g} % of the {_units(case)}"
     return Finding("departs", here=here)
 
@@ -71,7 +71,10 @@ def _batch(case: Compared) -> Finding | None:
 
 
 def _tokens(recipe: Recipe) -> str:
-    """The most tokens of an optimizer step, as text: a batch's limits x the number of batches."""
+    """The largest numbers of source and target tokens in an optimizer step, as text.
+
+    They are the limits of a batch, times the number of batches in a step.
+    """
     times = recipe.training.accumulate
     source, target = recipe.data.source_tokens * times, recipe.data.target_tokens * times
     return f"{source:,} source and {target:,} target tokens"

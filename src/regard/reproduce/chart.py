@@ -35,7 +35,10 @@ class Axis:
         return math.log10(value) if self.log else value
 
     def marks(self, low: float, high: float) -> list[tuple[float, str]]:
-        """The place and the text of each mark between two places; marks are at round values."""
+        """The place on the axis, and the text, of each mark between the places `low` and `high`.
+
+        Marks are at round values.
+        """
         if self.log and high - low >= 1:
             every = max(1, round((high - low) / _MARKS))
             powers = range(math.ceil(low), math.floor(high) + 1, every)

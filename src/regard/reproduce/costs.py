@@ -56,7 +56,8 @@ def seconds(layer: str, sizes: Sizes, rows: int = 1) -> tuple[float, float]:
     Each time is the shortest of at least REPEATED passes. Memory that a pass frees is kept for the
     next pass.
     """
-    keep_freed_memory()  # otherwise, page faults take half of the time for long sequences
+    # If freed memory were returned, page faults would take half of the time for long sequences.
+    keep_freed_memory()
     torch.manual_seed(1)
     module, x = _made(layer, sizes, rows)
     forward = backward = math.inf
@@ -72,7 +73,11 @@ def seconds(layer: str, sizes: Sizes, rows: int = 1) -> tuple[float, float]:
 
 
 def _device(layer: str) -> torch.device:
-    """The meta device, which computes no values; for recurrent layers the CPU, which is quicker."""
+    """The device on which the operations and the memory of a layer are measured.
+
+    It is the meta device, which computes no values, or the CPU for the recurrent layer, which is
+    measured faster on the CPU.
+    """
     return torch.device("cpu" if layer == "recurrent" else "meta")
 
 

@@ -69,7 +69,10 @@ class RestrictedSelfAttention(nn.Module):
         return weighted.reshape(rows, blocks * self.reach, d)[:, :n]
 
     def _mask(self, n: int, blocks: int, device: torch.device) -> Tensor:
-        """Which keys each query of a block sees: [blocks, 1, reach, 3 reach]; reach is r / 2."""
+        """A mask [blocks, 1, reach, 3 reach]: True if a query of a block sees a key.
+
+        `reach` is r / 2; the keys of a block are those of the block and of its two neighbours.
+        """
         begin = torch.arange(blocks, device=device)[:, None, None] * self.reach
         query = begin + torch.arange(self.reach, device=device)[:, None]
         key = begin + torch.arange(-self.reach, 2 * self.reach, device=device)
@@ -84,7 +87,7 @@ class Recurrent(nn.Module):
         self.cells = nn.RNN(d, d, batch_first=True)
 
     def forward(self, x: States) -> States:
-        """All states h_1, ..., h_n."""
+        """All states h_1, ..., h_n, as [rows, n, d]."""
         return self.cells(x)[0]
 
 

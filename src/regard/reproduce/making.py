@@ -35,8 +35,8 @@ def reproduce_tables(
 
     The page index.html also shows the other tables that the directory holds, with the rows that are
     finished. `jobs` processes share the work, each with one thread; 0 means this process. `heard`
-    is called for each finished task, tasks of earlier calls included. Raises DataError if the
-    directory was begun at another scale, or holds results that are damaged, or that were measured
+    is called with each finished task, tasks of earlier calls included. Raises DataError if the
+    directory was begun at another scale, or if it holds results that are damaged or were measured
     with other settings. Errors of preparing data and of training are raised, too. A row whose
     training diverges counts as finished.
     """
@@ -52,7 +52,9 @@ def rows_in_training(study: Study, experiments: Sequence[Experiment]) -> list[st
     """A text for each run that is in training now: row, seed and progress; [] if there is none."""
     journals = sorted((study.out / "runs").glob("*/journal.jsonl"))
     recent = [path for path in journals if time() - path.stat().st_mtime < RECENT]
-    if not recent:  # at scale small, another thread may be choosing the recipe: do not do it, too
+    # At scale small, the call of `recipes` below may choose the recipe of base. If no run is in
+    # training, another thread may be choosing this recipe, which should not be chosen twice.
+    if not recent:
         return []
     recipes = {n: r for one in experiments for n, r in one.recipes(study).items()}
     told = []

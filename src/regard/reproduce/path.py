@@ -38,7 +38,8 @@ def _one_more(layer: str, sizes: Sizes, count: int, x: Tensor, states: Tensor) -
         _positive(recurrent)
         return OneStep(recurrent)(x, states if count > 1 else torch.zeros_like(states))
     if layer == "dilated":
-        # With dilations 1, k, k^2, ..., the k states that a layer reads depend on adjacent ranges.
+        # With dilations 1, k, k^2, ..., the k states that the kernel of a layer reads depend on k
+        # ranges of positions, which are adjacent.
         return _positive(Convolutional(sizes.d, sizes.k, sizes.k ** (count - 1)))(states)
     return _positive(LAYERS[layer](sizes))(states)
 
@@ -52,7 +53,10 @@ def _positive(module: nn.Module) -> nn.Module:
 
 
 def expected_path(layer: str, sizes: Sizes) -> int:
-    """The path length by the layer's definition; Table 1 prints its order of growth."""
+    """The path length that a layer has by its definition.
+
+    The paper prints the order of growth of this length, in Table 1 or in §4.
+    """
     n, k = sizes.n, sizes.k
     if layer in ("self-attention", "with projections"):
         return 1

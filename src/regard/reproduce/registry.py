@@ -43,7 +43,10 @@ SCALES: Mapping[str, Scale] = {"mini": Mini(), **_SMALL, "paper": Wmt()}
 
 
 def experiments_named(names: Collection[str]) -> list[Experiment]:
-    """The experiments of these names; `all` means all. Raises RecipeError for another name."""
+    """The experiments of these names, or every experiment if one of the names is `all`.
+
+    Raises RecipeError for an unknown name.
+    """
     for name in names:
         if name != "all" and name not in EXPERIMENTS:
             raise unknown("table", name, [*EXPERIMENTS, "all"])
@@ -64,8 +67,8 @@ def rows_named(names: Collection[str], experiments: Sequence[Experiment]) -> fro
 def scale_named(name: str, minutes: float | None = None) -> Scale:
     """The scale of this name; for small and small-fr, `minutes` is the training time of row `base`.
 
-    With None, the scale has its usual time. Raises RecipeError for an unknown name, or for
-    `minutes` at another scale.
+    If `minutes` is None, the scale keeps its usual training time. Raises RecipeError for an unknown
+    name, or if `minutes` is given for another scale.
     """
     if name not in SCALES:
         raise unknown("scale", name, list(SCALES))

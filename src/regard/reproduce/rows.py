@@ -26,13 +26,13 @@ def scaled(row: str, base: Recipe) -> Recipe:
     """`base` with the change that a row of Table 3 makes to the paper's base model.
 
     If the paper's row has, for example, twice the heads of the paper's base model, the recipe has
-    twice the heads of `base`. The scaled numbers are steps and the interval of validation and,
-    rounded, layers, widths, heads and the products h d_k and h d_v. Dropout, label smoothing and
-    the kind of positions are not scaled: if the row changes them, the paper's values are taken. A
-    table of learned positions is long enough for the longest sentence and for its translation,
-    which may be longer (§6.1). Every row averages checkpoints as `base` does, with one exception:
-    if `base` averages as the paper's base model does, row big averages as the paper's big model
-    does.
+    twice the heads of `base`. These numbers are scaled: the steps, the interval of validation, the
+    layers, the widths, the heads, and the products h d_k and h d_v. The numbers of layers and of
+    heads, the widths and the products are rounded. Dropout, label smoothing and the kind of
+    positions are not scaled: if the row changes them, the paper's values are taken. A table of
+    learned positions is long enough for the longest sentence and for its translation, which may be
+    longer (§6.1). Every row averages checkpoints as `base` does, with one exception: if `base`
+    averages as the paper's base model does, row big averages as the paper's big model does.
     """
     its, paper, ours = TABLE_3[row].model, BASE.model, base.model
     heads = _by_ratio(its.heads, paper.heads, ours.heads)
@@ -92,9 +92,9 @@ def run_of(out: Path, name: str, seed: int) -> Path:
 def train_row(run: Path, data: Path, recipe: Recipe) -> Measured:
     """Train a row in the directory `run`, or continue its training, and return its figures.
 
-    `perplexity`, `accuracy` and `bleu` (or `f1`) are those of the last validation, which measures
-    the weights of the last step, without averaging, as in Table 3. The other figures are `steps`,
-    `seconds`, `counted_flop` and `estimated_flop`. If training diverges, the result is
+    `perplexity`, `accuracy` and `bleu` (for a parser, `f1`) are those of the last validation, which
+    measures the weights of the last step, without averaging, as in Table 3. The other figures are
+    `steps`, `seconds`, `counted_flop` and `estimated_flop`. If training diverges, the result is
     `diverged_figures`. Other errors of training are raised.
     """
     try:
@@ -109,7 +109,11 @@ def train_row(run: Path, data: Path, recipe: Recipe) -> Measured:
 
 
 def diverged_figures(recipe: Recipe) -> Measured:
-    """The figures of a diverged training: those of a guessing model, and the entry `diverged`."""
+    """The figures of a diverged training, with the entry `diverged`, which is 1.
+
+    The perplexity is the size of the vocabulary, as if every token were equally probable. Accuracy
+    and BLEU (for a parser, F1) are 0.
+    """
     guess = {"perplexity": float(recipe.tokenizer.vocabulary), "accuracy": 0.0}
     return {**guess, _score(recipe): 0.0, "diverged": 1.0}
 

@@ -34,7 +34,7 @@ class Small:
     seeds: int = 1
 
     def fetch(self, out: Path) -> None:
-        """Choose the recipe by the text; raises the errors of `base`."""
+        """Choose the recipe that `prepare` writes; raises the errors of `base`."""
         self.base(out)
 
     def prepare(self, out: Path) -> None:
@@ -98,9 +98,9 @@ class Small:
 
 @cache
 def _chosen(folder: Path, language: str, minutes: float) -> Choice:
-    """The choice of a recipe for the text of a folder; a process makes each choice only once.
+    """Choose a recipe for the text of a folder; a process makes each choice only once.
 
-    The choice measures the machine, with one thread, because each row is trained with one thread.
+    The machine's speed is measured with one thread, because each row is trained with one thread.
     """
     text = ParallelText.of([folder / "train.en"], [folder / f"train.{language}"])
     # The vocabulary does not depend on which model is chosen: rows of all sizes share it.

@@ -49,10 +49,10 @@ _PRINTED = {
 
 
 def measured_layer(layer: str) -> Measured:
-    """Measure all figures of a layer.
+    """Measure all figures of a layer, and return them by name.
 
-    A key consists of a name, n and, in most keys, d, as in `operations_2048_64`. A key of a time
-    ends in the number of sequences.
+    A name consists of a word, n and, in most names, d, as in `operations_2048_64`. The name of a
+    time ends in the number of sequences. Times are in seconds.
     """
     found: Measured = {}
     for n in NS:
@@ -88,7 +88,8 @@ def _tasks(study: Study) -> list[Task]:
 
 def _part(layer: str) -> str:
     # Earlier versions measured other sizes, and named the parts table1-NAME or table1-layer-NAME.
-    # The new name leaves such parts unread, so that Table 1 is made anew and nothing is refused.
+    # Under such a name, `parts.kept` would refuse the numbers of an earlier version. Under the new
+    # name, it does not read these numbers, so the layer is measured again.
     return f"table1-cost-{layer.replace(' ', '-')}"
 
 

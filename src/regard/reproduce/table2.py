@@ -191,7 +191,8 @@ def _ours(study: Study, row: TriedRow, numbers: Figures) -> tuple[str, ...]:
 def _ensemble_cells(study: Study, numbers: Figures) -> tuple[str, ...]:
     name = _ensemble(study)
     found = numbers.get((f"unseen-{name}", 1))
-    none = [None] * (len(study.seeds) - 1)  # one ensemble has the models of all seeds
+    # One ensemble has the models of all seeds: only the first of the cells for seeds has its BLEU.
+    none = [None] * (len(study.seeds) - 1)
     return (name, *_scores([found, *none]), *[NONE] * 4, "done" if found else "waiting")
 
 

@@ -40,9 +40,9 @@ def _tasks(study: Study) -> list[Task]:
 
 
 def paper_parameters(row: str) -> int:
-    """The number of a row's parameters at the paper's size.
+    """The number of parameters that a row of Table 3 has at the paper's size.
 
-    The vocabulary size is one with which this number agrees with Table 3.
+    It is computed with a vocabulary size that gives the number which Table 3 prints.
     """
     return parameters(TABLE_3[row].model, BIG_VOCABULARY if row == "big" else TABLE_3_VOCABULARY)
 

@@ -79,11 +79,11 @@ def write_tables(
     """Write the tables as they are now, and index.html, into `study.out`; return the tables.
 
     All rows of a table are written, even if `study.rows` names only some of them. A table of
-    `experiments` keeps each seed that its JSON file has already, if a task is finished with this
-    seed. The other tables of `every` are written and returned, too, if `study.out` has their files
-    from an earlier call; they keep the seeds of their files. Processes that share a study take
-    turns, so that a table never loses a row, and index.html never loses a table. Raises the errors
-    of `finished`, and RegardError if a file cannot be written.
+    `experiments` has the seeds of `study`, and those seeds of its JSON file with which a task is
+    finished. A table that only `every` has is written and returned, too, if an earlier call wrote
+    its files into `study.out`; it keeps the seeds of its JSON file. Processes that share a study
+    take turns, so that a table never loses a row, and index.html never loses a table. Raises the
+    errors of `finished`, and RegardError if a file cannot be written.
     """
     with locked(study.out / ".tables.lock"):
         tables = []
@@ -108,10 +108,10 @@ def write_tables(
 
 
 def _with_seeds_of_table(study: Study, one: Experiment, *, anew: bool) -> Study:
-    """The study with the seeds that are in the written table of `one`.
+    """The study with the seeds in the JSON file of a table, which the experiment `one` makes.
 
     If `anew` is True, the study keeps its own seeds, too. The study is returned unchanged if the
-    file of the table is missing or damaged, or has no seeds.
+    JSON file is missing or damaged, or has no seeds.
     """
     try:
         written = json.loads((study.out / f"{one.name}.json").read_text("utf-8"))["seeds"]

@@ -1,4 +1,4 @@
-"""A row of Table 2; except in a Transformer, learning rate and dropout are chosen by BLEU."""
+"""A row of Table 2; unless it is a Transformer, BLEU decides its learning rate and dropout."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from regard.view.recording import record_attention
 
 WordPairs = list[tuple[int, int]]
 """Each pair has the number of a source word and the number of a word of the translation, both
-counted from 0. One or more blanks separate words."""
+counted from 0. One or more blanks or tabs separate words."""
 
 
 @torch.no_grad()
@@ -24,10 +24,11 @@ def aligned(
     """Pair each word of a translation with the word of the sentence that has the largest weight.
 
     The weights are the mean over all heads and layers of encoder-decoder attention. </s> is left
-    out, because words without a counterpart often attend to </s>. The model reads one blank between
-    two words, because further blanks would count as words. Returns no pairs if a text is blank, the
-    sentence has more than `longest` pieces (</s> included), the translation is too long for the
-    model, the model has no encoder-decoder attention, or it is unknown which pieces form a word.
+    out, because words without a counterpart often attend to </s>. Blanks and tabs between two words
+    are first replaced by one blank, because each further blank would count as a word. Returns no
+    pairs if a text is blank, the sentence has more than `longest` pieces (</s> included), the
+    translation is too long for the model, the model has no encoder-decoder attention, or it is
+    unknown which pieces form a word.
     """
     before, after = (re.sub("[ \t]+", " ", t).strip(" ") for t in (sentence, translation))
     [read], [made] = tokenizer.encode([before]), tokenizer.encode([after], "target")

@@ -19,11 +19,12 @@ _HIGHER = 190.0
 """The sheet is this many points higher if a LayerNorm ends each stack, as in a pre-norm model,
 because each LayerNorm then has its own box."""
 _ENCODER, _DECODER = 315.0, 695.0
-"""The x of the middle of the encoder, and of the decoder."""
+"""The x of the middle of the encoder, and of the decoder, in points."""
 _BOX, _FRAME = 250.0, 165.0
-"""The width of a box, and half the width of a stack."""
+"""The width of a box, and half the width of a stack, in points."""
 _TALL, _LOW, _JOIN = 68.0, 50.0, 10.0
-"""The heights of the boxes of a sub-layer and a LayerNorm; the gap above a sub-layer's box."""
+"""The heights of the boxes of a sub-layer and of a LayerNorm, and the gap above a sub-layer's box,
+in points."""
 _AROUND = 20.0
 """The distance between a residual connection and the boxes that it passes, in points."""
 

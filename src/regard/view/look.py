@@ -105,14 +105,20 @@ class Look:
 
 
 def entropy(weights: Weights) -> Float[NDArray[np.float32], "layers heads"]:
-    """Mean entropy of the queries' weights, in bits; 0 if each query has one weight of 1."""
+    """For each layer and head, the mean entropy of the queries' weights, in bits.
+
+    The entropy is 0 if each query has one weight of 1.
+    """
     logs = np.log2(weights, out=np.zeros_like(weights), where=weights > 0)
     found: NDArray[np.float32] = -(weights * logs).sum(-1).mean(-1)
     return found + 0.0  # turns -0.0 into 0.0
 
 
 def distance(weights: Weights) -> Float[NDArray[np.float32], "layers heads"]:
-    """Mean number of positions between a query and its keys, weighted by attention."""
+    """For each layer and head, the mean distance of keys from their query, weighted by attention.
+
+    A distance is the absolute difference between the positions of a query and of a key.
+    """
     queries, keys = (np.arange(size) for size in weights.shape[-2:])
     apart = np.abs(queries[:, None] - keys).astype(np.float32)
     found: NDArray[np.float32] = (weights * apart).sum(-1).mean(-1)

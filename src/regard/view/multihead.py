@@ -16,7 +16,7 @@ from regard.view.parts import counted, numbered, own_parameters
 FIGURE_2 = (940.0, 560.0)
 """The width and height of the sheet of Figure 2, in points."""
 _ONE, _ALL = 200.0, 640.0
-"""The x of the middle of the left half, and of the right half."""
+"""The x of the middle of the left half, and of the right half, in points."""
 _SHADOW = 6.0
 """In a pile, each box is this many points above, and to the right of, the box in front of it."""
 VIOLET = "#dfd5ee"

@@ -93,7 +93,7 @@ def _about(module: nn.Module, masked: bool) -> tuple[str, str]:
 
 
 def _addition(module: nn.Module) -> tuple[bool, nn.LayerNorm | None]:
-    """Whether a sub-layer has a residual connection; and the LayerNorm after it, or None.
+    """Whether a sub-layer has a residual connection, and the LayerNorm after the sub-layer or None.
 
     `module` is the module that follows the sub-layer.
     """
@@ -166,7 +166,7 @@ def _positions(embedding: Embedding, name: str) -> Label:
 
 
 def part_counts(model: Transformer) -> list[tuple[str, int]]:
-    """The name and the number of parameters of each part that has any; the whole model is last."""
+    """The name and parameter count of each part that has parameters; the whole model is last."""
     children = model.named_children()
     parts = {name: sum(p.numel() for p in its.parameters()) for name, its in children}
     if model.output_bias is not None:

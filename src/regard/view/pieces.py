@@ -107,7 +107,7 @@ def merged(
     """Attention between words, from attention between pieces.
 
     The weights are averaged over the pieces of a query word, and summed over the pieces of a key
-    word. So each row still sums to 1.
+    word. So the weights of each query word still sum to 1.
     """
     mean, total = _belonging(queries), _belonging(keys)
     mean /= mean.sum(1, keepdims=True)

@@ -23,8 +23,8 @@ KINDS: tuple[AttentionKind, ...] = get_args(AttentionKind)
 Recording = dict[AttentionKind, dict[int, Tensor]]
 """The attention weights in the model's last pass, by kind of attention and by layer.
 
-Weights are [rows, heads, queries, keys]. Layers are numbered from 0, and are in the order in which
-the model computes them.
+Weights are [rows, heads, queries, keys]; the rows are those of the batch. Layers are numbered from
+0, and are in the order in which the model computes them.
 """
 
 
@@ -55,7 +55,7 @@ def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
         for (_, _, module), by in zip(modules, before, strict=True):
             module.by = by
         if not within_another:
-            del model.whole_rows  # the class's value applies again
+            del model.whole_rows  # the model has the value of its class again
 
 
 class _Recorder:
