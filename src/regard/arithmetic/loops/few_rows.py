@@ -100,7 +100,10 @@ def _attend(
 
 @within
 def _copy(row: Numbers, out: Numbers) -> None:
-    """Copy a row; Numba takes some ten seconds to compile `out[:] = row`, with its errors."""
+    """Copy a row to `out`, number by number.
+
+    Numba takes some ten seconds to compile `out[:] = row`, which includes code that raises errors.
+    """
     for j in range(len(row)):
         out[j] = row[j]
 

@@ -59,10 +59,11 @@ def rank_continuations(
 
     `live`, [sentences, beams], has the log-probabilities of the live hypotheses. The continuations
     are written to `parents` (the indices of their hypotheses), `tokens` and `best` (their
-    log-probabilities), each [sentences, places], the most likely first. Equally likely
-    continuations are in the order of `parents`, then of `tokens`. Tokens in `never` are left out.
-    If a sentence has fewer continuations than places, `best` is -inf in the other places. If a
-    logit of a live hypothesis is NaN or +inf, `best` is NaN in all places of its sentence.
+    log-probabilities), each [sentences, places], the most likely first. A place holds one
+    continuation. Equally likely continuations are in the order of `parents`, then of `tokens`.
+    Tokens in `never` are left out. If a sentence has fewer continuations than places, `best` is
+    -inf in the other places. If a logit of a live hypothesis is NaN or +inf, `best` is NaN in all
+    places of the hypothesis's sentence.
     """
     sentences, beams = live.shape
     columns = logits.shape[1]
@@ -93,7 +94,7 @@ HYPOTHESES = "Tuple((int64[:, :, ::1], int64[:, ::1], float32[:, ::1], float32[:
 
 @within
 def copy_hypothesis(source: Any, place: int, target: Any, to: int, s: int) -> None:
-    """Copy a hypothesis of sentence s, from `place` in `source` to the place `to` in `target`."""
+    """Copy hypothesis number `place` of sentence s in `source` to hypothesis `to` in `target`."""
     for i in range(target[0].shape[2]):
         target[0][s, to, i] = source[0][s, place, i]
     target[1][s, to] = source[1][s, place]
@@ -104,8 +105,9 @@ def copy_hypothesis(source: Any, place: int, target: Any, to: int, s: int) -> No
 def _empty(from_place: int, target: Any, like: Any, s: int) -> None:
     """Make the places of sentence s in `target` empty, from `from_place` to the last.
 
-    The log p and the score of an empty place are -inf. The tokens and the row number of an empty
-    place are copied from the first place of `like`, because the row must belong to sentence s.
+    A place has room for one hypothesis. The log p and the score of an empty place are -inf. The
+    tokens and the row number of an empty place are copied from the first place of `like`, because
+    the row must belong to sentence s.
     """
     for to in range(from_place, target[1].shape[1]):
         copy_hypothesis(like, 0, target, to, s)
@@ -116,7 +118,8 @@ def _empty(from_place: int, target: Any, like: Any, s: int) -> None:
 def _stay_alive(candidates: Any, length: int, eos: int, live: Any, s: int) -> None:
     """Copy the best candidates of sentence s that do not end in </s> to `live`.
 
-    The last token of each candidate is at `length`. The remaining places of `live` become empty.
+    The last token of each candidate is at index `length`. If `live` has room for more hypotheses,
+    their log p and score become -inf.
     """
     alive = 0
     for place in range(candidates[1].shape[1]):

@@ -37,7 +37,10 @@ def _unwritten(like: Any, places: int) -> Any:
 
 @within
 def _last_tokens(live: Any, length: int, pad: int) -> Numbers:
-    """The last token (index `length`) of each live hypothesis; `pad` for an empty place."""
+    """The last token (index `length`) of each live hypothesis, [sentences * beams].
+
+    If a sentence has fewer live hypotheses than beams, the other tokens are `pad`.
+    """
     sentences, beams = live[1].shape
     tokens = np.empty(sentences * beams, np.int64)
     for s in range(sentences):
@@ -86,7 +89,10 @@ def _continuations(
 
 @within
 def _keep_last(live: Any, going: Numbers, before: Any) -> None:
-    """Copy live hypotheses to `before`, for each sentence that has any and is True in `going`."""
+    """Copy the live hypotheses of some sentences to `before`.
+
+    The sentences are those that have a live hypothesis and are True in `going`.
+    """
     for s in range(len(going)):
         if going[s] and live[2][s, 0] != -np.inf:
             for beam in range(live[1].shape[1]):
@@ -95,7 +101,10 @@ def _keep_last(live: Any, going: Numbers, before: Any) -> None:
 
 @within
 def _end(live: Any, going: Numbers) -> bool:
-    """Make the live places of ended sentences empty; return whether any sentence goes on."""
+    """Remove the live hypotheses of ended sentences; return whether any sentence goes on.
+
+    The log p and the score of a removed hypothesis become -inf.
+    """
     some = False
     for s in range(len(going)):
         some = some or going[s]
