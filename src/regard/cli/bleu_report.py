@@ -53,9 +53,9 @@ def chosen_language(text: str | None, reference: Path) -> str:
     If the option --language is given, its value `text` is the code. Otherwise, the code is the
     ending of the name of the file `reference`: "fr" for `ref.fr` and `ref.fr.gz`. If Moses'
     tokenizer has no list of abbreviations for this ending, the code is "de", and a note says so. A
-    note is also written if there is no list for `text`. Raises RecipeError if `text` is a country's
-    code that is often taken for a language's, such as "jp", or is not two or three lower-case
-    letters.
+    note is also written if the tokenizer has no list for the language `text`. Raises RecipeError if
+    `text` is not two or three lower-case letters, or if it is a country's code that is often taken
+    for a language's, such as "jp".
     """
     if text is None:
         packed = reference.suffix in {".gz", ".xz", ".zst"}

@@ -34,9 +34,9 @@ def score_trees(
     in that file, unless they are None. If `rows` is True, a row for each sentence is printed before
     the summary. If `as_json` is True, only the summary is printed, as JSON. A remark is written to
     standard error if a tree has several lines, or if the trees of only one file are inside brackets
-    without a label, as in `( (S ...))`. Raises DataError if a file cannot be read, if a file of
-    trees has a NUL byte, if only one of them is empty, or if both are standard input; typer.Exit(1)
-    after more errors than allowed. With `as_json`, null is printed before this exit.
+    without a label, as in `( (S ...))`. Raises DataError if a file cannot be read, if `gold` or
+    `test` has a NUL byte, if only one of these two is empty, or if both are standard input. Raises
+    typer.Exit(1) after more errors than allowed; with `as_json`, null is printed first.
     """
     refuse_standard_input_twice(gold, test)
     parameters = _parameters(params, max_errors, cutoff)
@@ -66,8 +66,8 @@ def score_trees(
 def _rows(said: Iterable[Row | Message | Remark], names: dict[str, str]) -> Iterator[Row]:
     """Yield the rows in `said`; write the messages and remarks in `said` to standard error.
 
-    A remark begins with the name of the file that it is about. `names` has the file names of the
-    sides "gold" and "test".
+    `said` is what `compare` yields, with a row for each sentence. A remark begins with the name of
+    the file that the remark is about. `names` has the names of the files "gold" and "test".
     """
     for one in said:
         match one:

@@ -28,7 +28,8 @@ Measure = Callable[[list[str], int], int]
 number of the first line, counted from 0."""
 
 LEAST_LINES = 256
-"""A block has this many lines, rounded up to a multiple of --window; the last may have fewer."""
+"""The number of lines in a block, before it is rounded up to a multiple of --window. The last block
+of a file may have fewer lines."""
 SECONDS_FIRST = 3.0
 """All processes may meet the same error. All but the first process wait this many seconds before
 they raise the error, so that the first process reports it."""

@@ -47,9 +47,9 @@ def demo(
 ) -> None:
     """Make a corpus, train a small Transformer on it, and show what it learned.
 
-    The English and German sentences are made by a grammar with case, gender, separable verbs and
-    pronouns whose gender depends on a noun up to a clause away; nothing is downloaded. With --task
-    parse, the tree of each English sentence is learned.
+    The English and German sentences are made by a grammar; nothing is downloaded. The grammar has
+    case, gender, separable verbs, and pronouns whose gender depends on a noun in the same clause or
+    the clause before. With --task parse, the tree of each English sentence is learned.
 
     Example: `regard demo --out runs/demo`
     """

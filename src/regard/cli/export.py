@@ -39,12 +39,13 @@ def export(
     text: _TextOption = None,
     changes: SetOption = None,
 ) -> None:
-    """Write a model for another program, with a certificate that both compute the same.
+    """Write a model for another program, and certify that this program computes as regard does.
 
-    The same sentences go through both programs; their logits and their outputs are compared. If
-    logits in fp32 differ by more than 1e-4 of their range, nothing is written. For hf, the programs
-    are compared only if `transformers` is installed. The certificate is in the directory or, for
-    argos, in the package. `--set search.KEY=VALUE` sets the search that is exported with the model.
+    The same sentences go through regard and the other program, and the logits and the outputs of
+    both are compared. If logits in fp32 differ by more than 1e-4 of their range, nothing is
+    written. For hf, the programs are compared only if `transformers` is installed. The certificate
+    is in the directory or, for argos, in the package. `--set search.KEY=VALUE` changes a setting of
+    the search that is exported with the model.
 
     Examples:
 

@@ -175,8 +175,8 @@ def state_dict(
 ) -> None:
     """Import a state dict of nn.Transformer, with embeddings and a layer before the softmax.
 
-    The options tell what the weights do not show. Sources must end with the end piece, and have no
-    other special piece.
+    The options tell what the weights do not show. Sources must end with the piece that --end names,
+    and have no other special piece.
 
     Examples:
 

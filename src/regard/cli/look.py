@@ -262,7 +262,7 @@ class _View:
             write_file(path, content + "\n")
 
     def print(self, text: bool) -> None:
-        """Print the translation, a heat map (with `text`), and the account of a search, if any."""
+        """Print the translation, a heat map if `text` is True, and the search, if recorded."""
         from regard.view.heat import heat
 
         typer.echo(" ".join(self.found.translation.split()), color=True)

@@ -67,9 +67,9 @@ def parse(
 ) -> None:
     """Parse lines of English, one sentence a line, into one bracketed tree a line.
 
-    Raw text is cut into words as the Penn treebank does (extra: parse). An empty line gives an
-    empty line, with --json a null tree, and nothing with --write-silver, which makes trees for
-    regard train --silver.
+    Raw text is cut into words as the Penn treebank does (extra: parse). --write-silver makes trees
+    for regard train --silver. An empty line of text gives an empty line of output. But with --json,
+    an empty line gives a null tree, and with --write-silver, it gives nothing.
 
     Examples:
 

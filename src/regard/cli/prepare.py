@@ -47,10 +47,10 @@ def prepare(
 ) -> None:
     """Clean text or trees, learn sub-words, and write the sentences as ids, in limited memory.
 
-    Files of text are UTF-8 with one sentence on each line, files of trees are in Penn bracketing:
-    plain, .gz, .xz or .zst. Without validation files, some pairs or trees are held out. Without
-    --recipe, text has the recipe small, with a vocabulary and rows that suit it; trees have the
-    recipe small-parse.
+    Files of text are UTF-8 with one sentence on each line. Files of trees are in Penn bracketing.
+    All files may be plain, .gz, .xz or .zst. Without validation files, some pairs or trees are held
+    out. Without --recipe, trees get the recipe small-parse. Text gets the recipe small, with a size
+    of the vocabulary and a data.row_length that suit the text.
 
     Examples:
 

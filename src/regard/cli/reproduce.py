@@ -91,8 +91,9 @@ def reproduce(
     `--plan` tells how long each row takes.
 
     Each row has a run directory and is trained once. The same command continues after Ctrl-C or a
-    kill; with more --seeds it trains only the new ones; several such commands share the work in
-    one --out. There, TABLE.md, TABLE.json, TABLE.svg and index.html are written after each row.
+    kill. With more --seeds, it trains only with the additional seeds. Several such commands with
+    the same --out share the work. After each row, index.html and the files of the tables are
+    written into --out: for table3, these are table3.md, table3.json and a drawing, table3.svg.
 
     Examples:
 

@@ -123,7 +123,8 @@ def score(
     With --model, each line shows how likely a translation is: the score by which regard translate
     ranks it, its log P, and the number of its pieces. With --trees, give two files with one tree on
     each line: first the gold trees, then the trees to score. Brackets are counted and printed as by
-    EVALB; after too many errors, the exit status is 1 and there is no summary (null, as JSON).
+    EVALB. After too many errors, the exit status is 1, and no summary is printed; with --json, null
+    is printed.
 
     Examples:
 

@@ -130,10 +130,10 @@ def train(
 ) -> None:
     """Train a model to translate or to parse; the same command continues a run that was stopped.
 
-    Without validation files, some pairs are held out. Without --recipe, one is chosen to suit the
-    text, this machine and --time (for new text, by default 1h); a longer --time continues a run.
-    Recipes: small, small-parse, and those of the paper (base, big, wsj and others). --seeds divides
-    the time among models. --diversify suits a small text: two more models add translations of it.
+    Without validation files, some pairs or trees are held out. Without --recipe, one is chosen to
+    suit the text, this machine and --time (for new text, by default 1h). A longer --time continues
+    a run. Recipes: small, small-parse, and those of the paper (base, big, wsj and others). --seeds
+    divides the time among models. --diversify adds two other models' translations to a small text.
 
     Examples:
 

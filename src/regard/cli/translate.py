@@ -107,7 +107,7 @@ def translate(
     best first, in the format of Moses: number from 0 ||| translation ||| score.
 
     A translation that repeats words, echoes the source or stops early is searched for again, with a
-    wider beam. What still looks wrong is counted, and marked in --json. --no-retry searches once.
+    wider beam. If it still looks wrong, it is counted; --json marks it. --no-retry searches once.
 
     Several models translate together by the mean of their probabilities, with beam and alpha of the
     first model. They must have the same tokenizer, as runs on the same prepared data have.
@@ -115,8 +115,8 @@ def translate(
     With --out, the input is checked, then translated in blocks by as many processes as torchrun
     starts; finished blocks are kept.
 
-    With --exact, neither other lines nor threads change a bit of a translation or of its score.
-    In fp32, this is usually so without --exact, too; with --exact, it is tested first.
+    With --exact, no bit of a translation or its score depends on other lines or the thread count.
+    In fp32, this usually holds without --exact, too; --exact first tests whether it holds.
 
     With --engine, CTranslate2 or ONNX Runtime computes a model of `regard export`.
 

@@ -81,9 +81,9 @@ class SentenceLines:
     def report(self, lines: int) -> None:
         """Write how many sentences had a second search, and how many outputs still look wrong.
 
-        `lines` is the number of lines of the input. If some of them were translated by an earlier
-        start or by another process, the message says how many lines it is about.
-        If both counts are 0, nothing is written.
+        `lines` is the number of lines of the input. If some of these lines were translated earlier
+        or by another process, the message begins with the number of lines that this process has
+        translated. If both counts are 0, nothing is written.
         """
         of = "" if self.read == lines else f"of {self.read:,} lines translated by this start: "
         counted = dict(self.flaws)

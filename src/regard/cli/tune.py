@@ -18,11 +18,12 @@ def tune(
 ) -> None:
     """Choose beam and length penalty by BLEU on a development set (§6.1), and save them.
 
-    First, alpha, the exponent of the length penalty, is chosen, by a mean of three BLEUs: that of
-    the alpha itself counts twice, that of the next smaller and of the next larger alpha once each.
-    The alpha with the highest mean is chosen; the smallest or the largest one only if its neighbour
-    has no higher BLEU. Then the beam with the highest BLEU is chosen. If the model is a finished
-    run, a later `regard train` with this run keeps the chosen beam and alpha.
+    First, alpha, the exponent of the length penalty, is chosen: the alpha with the highest mean
+    BLEU. In this mean, the BLEU of the alpha itself counts twice, and the BLEU of each neighbour,
+    the next smaller and the next larger alpha, counts once. The smallest or the largest alpha is
+    chosen only if its one neighbour has no higher BLEU. Then the beam with the highest BLEU is
+    chosen. If the model is a finished run, a later `regard train` with this run keeps the chosen
+    beam and alpha.
 
     Never give a test set here: its BLEU would then no longer be measured on unseen text.
 

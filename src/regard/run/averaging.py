@@ -59,10 +59,12 @@ def average_run(
     If `steps` are given, the checkpoints of these steps are averaged. Otherwise, `last` checkpoints
     are averaged: the newest ones or, with `best`, the ones nearest to the step of the best
     validation. Extra checkpoints, which serve only to continue from, are taken only if there are
-    too few other checkpoints. `warn` is called once for each damaged checkpoint. Raises ModelError
-    if `directory` has no recipe.toml, or if a checkpoint of `steps` is missing or damaged; without
-    `steps`, also if there are fewer than `last` undamaged checkpoints or, with `best`, no recorded
-    validation. Raises RegardError if `out` exists, and the errors of `begun`.
+    too few other checkpoints. `warn` is called once for each damaged checkpoint.
+
+    Raises ModelError if `directory` has no recipe.toml. With `steps`, raises ModelError if one of
+    these checkpoints is missing or damaged. Without `steps`, raises ModelError if there are fewer
+    than `last` undamaged checkpoints or, with `best`, if no validation was recorded. Raises
+    RegardError if `out` exists, and the errors of `begun`.
     """
     recipe = begun(directory)
     if recipe is None:

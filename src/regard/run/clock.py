@@ -32,7 +32,7 @@ class Clock:
         self.start(TrainingState())
 
     def start(self, state: TrainingState) -> None:
-        """Start to count tokens, and minutes to the next save, from this state; set `over`."""
+        """Count new tokens from this state, and minutes to the next save from now; set `over`."""
         self._saved_at = self._due_saved_at = self._logged_at = time.monotonic()
         self._logged_tokens = state.source_tokens + state.target_tokens
         self.over = self._recipe.minutes > 0 and state.ended == self._recipe.minutes

@@ -24,9 +24,9 @@ MOST_PAIRS = 50_000
 LEAST_PAIRS = 2
 """A sub-word that occurs in fewer pairs than this keeps its random vector."""
 SHARED = 0.7
-"""About the cosine between a sub-word's row in the first embedding and its vector of co-occurrence.
-The rest of the row is random: without it, a word and its translation would have nearly equal rows.
-"""
+"""The approximate cosine between a sub-word's row in the first embedding and the sub-word's vector
+of co-occurrence. The rest of the row is random. Without this random part, a word and its
+translation would have nearly equal rows."""
 ITERATIONS, SPARE = 3, 12
 """The number of subspace iterations, and the number of directions that they find but that are not
 used (Halko et al. 2011)."""
@@ -36,7 +36,7 @@ class Occurrences(NamedTuple):
     """Which sub-word occurs in which pair, in order of the sub-words."""
 
     entries: Int[Tensor, "occurrences"]
-    """The sub-word of each occurrence: its id, plus `shift` in a target."""
+    """The sub-word of each occurrence: its id or, in a target, its id plus `shift` (see `of`)."""
     pairs: Int[Tensor, "occurrences"]
     """The pair of each occurrence."""
     entry_counts: Int[Tensor, "entries"]
@@ -48,7 +48,8 @@ class Occurrences(NamedTuple):
     def of(cls, pairs: PairSource, entries: int, shift: int) -> "Occurrences":
         """The occurrences in at most MOST_PAIRS pairs; `entries` is the number of all sub-words.
 
-        `shift` is added to the ids of targets. A sub-word counts once in a pair.
+        `shift` is added to the ids of sub-words in targets; it is 0 if source and target share
+        an embedding matrix. A sub-word counts once in a pair.
         """
         count = min(len(pairs), MOST_PAIRS)
         chosen = [i * len(pairs) // count for i in range(count)]
@@ -170,6 +171,9 @@ def _sums(
     weights: Float[Tensor, "terms"],
     counts: Int[Tensor, "sums"],
 ) -> Float[Tensor, "sums width"]:
-    """Weighted sums of chosen rows; sum i has the next `counts[i]` of the terms."""
+    """Weighted sums of rows: sum 0 adds the first `counts[0]` terms, sum 1 the next `counts[1]`.
+
+    A term is a row of `rows`, named by its index in `chosen`, times its number in `weights`.
+    """
     starts = counts.cumsum(0) - counts
     return F.embedding_bag(chosen, rows, starts, mode="sum", per_sample_weights=weights)

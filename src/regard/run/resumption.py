@@ -62,7 +62,8 @@ class Resumption:
         """
         setup = self._setup
         setup.refuse_differences()
-        # These weights stay only without a checkpoint: all processes then get those of the first.
+        # The new model keeps its weights only if there is no checkpoint. All processes then get the
+        # weights of the first process.
         first = setup.processes.rank == 0 and not checkpoints.paths(self._directory.checkpoints)
         model, optimizer = setup.model_and_optimizer(to_keep=first)
         state, position, randoms = TrainingState(), None, checkpoints.random_states()

@@ -99,8 +99,8 @@ class Setup:
     def model_and_optimizer(self, *, to_keep: bool = False) -> tuple[EncoderDecoder, Optimizer]:
         """A new model to train, and its optimizer, by `sharding.model_and_optimizer`.
 
-        With `to_keep`, the first embedding is as `training.first_embedding` says. Otherwise it is
-        random, because the caller soon replaces the weights.
+        If `to_keep` is True, the model begins with the embedding that `training.first_embedding`
+        names. If not, the embedding is random, because the caller soon replaces all weights.
         """
         training, initialise = self.recipe.training, None
         if to_keep and training.first_embedding == "pairs":
@@ -130,7 +130,7 @@ class Setup:
         )
 
     def share(self, parts: int) -> BatchShare:
-        """This process's share of batches that are each divided into `parts` parts or more."""
+        """This process's share of the parts of batches; each batch has at least `parts` parts."""
         rank, count = self.processes.rank, self.processes.count
         return BatchShare.even(rank, count, self.recipe.training.accumulate, parts)
 

@@ -61,8 +61,8 @@ class Batcher(Generic[_Item, _Result]):
         self._rest, self._idle = rest, idle
         self._queue: dict[int, dict[int, _Waiting[_Item, _Result]]] = {}
         """The waiting sentences of each waiting request. The key of a request is its number, and
-        requests are in the order of their turns. The key of a sentence is its place in the
-        request."""
+        requests are in the order of their turns. The key of a sentence is its index in the
+        request, from 0."""
         self._requests = itertools.count()
         self._changed = threading.Condition()
         self._closed = False
@@ -164,12 +164,12 @@ class Batcher(Generic[_Item, _Result]):
         return any(count >= self._budget for count in tokens)
 
     def _all(self) -> Iterator[tuple[int, int, _Waiting[_Item, _Result]]]:
-        """All waiting sentences, as tuples (number of the request, place in it, sentence)."""
+        """All waiting sentences, as tuples (number of request, index in the request, sentence)."""
         for request, its in self._queue.items():
             yield from ((request, place, one) for place, one in its.items())
 
     def _choose(self) -> list[_Waiting[_Item, _Result]]:
-        """Take a batch out of the queue: the first sentence of the next request, and similar ones.
+        """Take a batch out: the first sentence of the next request, and others of similar length.
 
         The sentences whose lengths are closest to that of the first one are taken, as long as the
         batch stays within `budget` tokens. Of equally close sentences, those of the same request

@@ -1,4 +1,4 @@
-"""A layer around the routes: limits on bodies, security headers, metrics and the log."""
+"""Middleware around the routes: limits on bodies, security headers, metrics and the log."""
 
 import asyncio
 import json

@@ -24,10 +24,10 @@ RETRY_AFTER = (1, 4)
 """If a queue is full, the client is told to try again after a random delay in this range, in
 seconds."""
 READ_INLINE = 2000
-"""Plain text of at most this many characters is split into sentences in the event loop's thread;
-longer text, and all HTML, is split in another thread. After that, the sub-words of a request's
-sentences for one model are counted: in another thread if the sentences have more characters than
-this together, else in the event loop's thread."""
+"""Two kinds of work are done in the event loop's thread for at most this many characters, and in
+another thread for more characters. First, a plain text is split into sentences; HTML is always
+split in another thread. Second, the sub-words of all sentences of a request that one model
+translates are counted; the characters of these sentences are added up."""
 
 
 @dataclass(frozen=True)
