@@ -146,8 +146,8 @@ def train(
         task              "translate" or "parse"; by default, the files, data or model decide
         minutes           the minutes that the run may take, or 0 for no limit. A new translator
                           without `recipe` and `start_from` gets a recipe that suits this time; for
-                          0, a recipe that suits an hour. The default is 60 for such a translator if
-                          it learns from files; in all other cases, the limit of the recipe
+                          0, a recipe that suits an hour. By default, such a translator gets 60 if
+                          it learns from files; every other run has the limit of its recipe
         start_from        a model directory; training begins with the weights of its model
         accept_changes    continue although the recipe or the data has changed
         micro_batches     the number of parts that a batch is divided into: a larger number needs

@@ -88,7 +88,7 @@ class MultiHeadAttention(Computing):
         return self._by_head(self.by.linear(x, self.W_q), self.d_k)[0]
 
     def keys_values(self, memory: Float[Tensor, "rows keys d_model"]) -> tuple[Tensor, Tensor]:
-        """The keys, memory W^K, and the values, memory W^V: each [rows, heads, keys, width]."""
+        """The keys (memory W^K) and the values (memory W^V), each [rows, heads, keys, width]."""
         y = self.by.linear(memory, self.W_k, self.W_v)
         keys, values = self._by_head(y, self.d_k, self.d_v)
         return keys, values

@@ -64,7 +64,7 @@ class Searchable(Steppable[Rows, Any], Protocol):
 
     @property
     def by(self) -> Arithmetic:
-        """The arithmetic that computes the model's equations."""
+        """The `Arithmetic` that computes the model's equations."""
 
     @property
     def longest(self) -> int:
@@ -78,7 +78,7 @@ class Searchable(Steppable[Rows, Any], Protocol):
     def members(self) -> tuple[EncoderDecoder, ...]:
         """The models of an ensemble, or a single model; empty if an engine holds the weights.
 
-        Each member has an arithmetic for its weights.
+        Each of these models has an `Arithmetic` for its own weights.
         """
 
 

@@ -147,7 +147,8 @@ def _refuse_unfit(start: Start) -> None:
 def _refuse_other(start: Start, its: _Places) -> None:
     """Raise RegardError if `start` has other files or another tokenizer than the forward model.
 
-    Before the forward model is trained, nothing is compared here: its own run checks both.
+    Before the forward model is trained, nothing is compared here: the run of the forward model
+    checks the files and the tokenizer itself.
     """
     if its.source.exists():  # the forward model is trained
         start.files.refuse_other_than(its.forward / "data", start.out)

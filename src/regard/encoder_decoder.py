@@ -28,9 +28,9 @@ AttentionKind = Literal["encoder", "decoder", "cross"]
 
 
 class Attends(Protocol):
-    """A module that computes attention; the arithmetic `by` computes the module's equations.
+    """A module that computes attention; its attribute `by` implements the equations.
 
-    To record attention weights, `by` is replaced by an arithmetic that records these weights.
+    To record attention weights, `by` is replaced by an `Arithmetic` that records these weights.
     """
 
     heads: int
@@ -162,14 +162,14 @@ class EncoderDecoder(Computing, ABC):
             embedding.table(longest)
 
     def compute_by(self, arithmetic: Arithmetic) -> None:
-        """Compute all equations by this arithmetic from now on; a new model computes by `PLAIN`."""
+        """Compute all equations by `arithmetic` from now on; a new model computes by `PLAIN`."""
         for module in self.modules():
             if isinstance(module, Computing):
                 module.by = arithmetic
 
     @contextmanager
     def computing_by(self, arithmetic: Arithmetic) -> Iterator[None]:
-        """A context in which all equations are computed by this arithmetic."""
+        """A context in which `arithmetic` computes all equations of this model."""
         before = [(m, m.by) for m in self.modules() if isinstance(m, Computing)]
         self.compute_by(arithmetic)
         try:
@@ -188,7 +188,7 @@ class EncoderDecoder(Computing, ABC):
             self.few_rows, self.by = before
 
     def sharing_weights(self) -> Self:
-        """A copy of this model that shares its parameters, for a thread with another arithmetic."""
+        """A copy that shares this model's parameters, for a thread with another `Arithmetic`."""
 
         def shared(module: nn.Module) -> nn.Module:
             other = copy(module)

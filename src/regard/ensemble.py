@@ -38,7 +38,7 @@ class Ensemble:
 
     @property
     def by(self) -> Arithmetic:
-        """The arithmetic of the first member; each member has an arithmetic for its own weights."""
+        """The first model's `Arithmetic`; each model has an `Arithmetic` for its own weights."""
         return self.members[0].by
 
     @property

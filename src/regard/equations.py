@@ -20,7 +20,7 @@ from regard.granules import ONE_STEP, Granule
 
 
 class Mask:
-    """The keys that each query may attend to, in the form that an arithmetic's kernels take.
+    """The keys that each query may attend to, in the form that an `Arithmetic` computes with.
 
     A mask is made once, and all layers use it.
     """
@@ -34,7 +34,7 @@ class Ranking(NamedTuple):
     """The most likely continuations of each sentence's hypotheses, the most likely first."""
 
     parents: Int[Tensor, "sentences count"]
-    """The index, among the sentence's hypotheses, of the one that each continuation extends."""
+    """The index of the hypothesis that each continuation extends, in the sentence's hypotheses."""
     tokens: Int[Tensor, "sentences count"]
     """The token that each continuation adds."""
     log_p: Float[Tensor, "sentences count"]
@@ -254,14 +254,14 @@ class Arithmetic(ABC):
     def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
         """Whether a test shows that a sentence decodes to the same bits in any batch.
 
-        The test is made with this beam and each of these numbers of threads. An arithmetic that has
-        no such test returns False.
+        The test is made with this beam and each of these numbers of threads. An `Arithmetic`
+        that has no such test returns False.
         """
         return False
 
 
 class Computing(nn.Module):
-    """A module whose attribute `by` is the arithmetic that computes the module's equations."""
+    """A module whose attribute `by` is the `Arithmetic` that computes the module's equations."""
 
     by: Arithmetic
 

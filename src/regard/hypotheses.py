@@ -17,7 +17,7 @@ from regard.equations import Ranking
 from regard.errors import ModelError
 
 Rank = Callable[[Tensor, int], Tensor]
-"""A function that has the arguments of `ranking`, and returns the same indices."""
+"""A function with the arguments of `ranking`, which returns the same indices as `ranking`."""
 UNWRITTEN = -1
 """The number that stands for a token that is not written yet; it is not the id of any token."""
 
@@ -28,7 +28,8 @@ def ranking(
     """The indices of the `count` largest values, largest first; equal values keep their order.
 
     If there are fewer values, all are ranked. NaN counts as the largest value. `values` must be in
-    fp32: the bits of a value and its index are joined into one integer, so that no two are equal.
+    fp32: the bits of a value and its index are joined into one integer, so that no two integers
+    are equal.
     """
     # Equal values must have equal bits: -0 becomes 0, and every NaN becomes the same NaN.
     values = (values + 0.0).masked_fill(values.isnan(), torch.nan)
@@ -70,9 +71,9 @@ class Hypotheses(NamedTuple):
 
     @staticmethod
     def filled(sentences: int, token: int, log_p: Float[Tensor, " places"]) -> Hypotheses:
-        """For each sentence and each value in `log_p`, a hypothesis `token` with this log p.
+        """For each sentence and each value in `log_p`, a hypothesis that is only `token`.
 
-        The score of the hypothesis is equal to its log p.
+        The value is the log p and the score of the hypothesis.
         """
         rows = torch.arange(sentences, device=log_p.device).unsqueeze(1).repeat(1, len(log_p))
         tokens = rows.new_full((*rows.shape, 1), token)
@@ -93,7 +94,7 @@ class Hypotheses(NamedTuple):
         return Hypotheses(*map(torch.cat, zip(*wide, strict=True)))
 
     def only(self, these: Bool[Tensor, "sentences places"]) -> Hypotheses:
-        """Keep these hypotheses; make all other places empty."""
+        """Keep the hypotheses where `these` is True; set log p and score of all others to -inf."""
         log_p, score = (field.masked_fill(~these, -torch.inf) for field in (self.log_p, self.score))
         return Hypotheses(self.tokens, self.rows, log_p, score)
 
@@ -105,7 +106,7 @@ class Hypotheses(NamedTuple):
         return Hypotheses(tokens, *fields)
 
     def with_room(self, steps: int) -> Hypotheses:
-        """Hypotheses like these, with UNWRITTEN tokens at the end for this many steps."""
+        """A copy of these hypotheses with `steps` more tokens at the end, which are UNWRITTEN."""
         return self._replace(tokens=F.pad(self.tokens, (0, steps), value=UNWRITTEN))
 
     def beside(self, others: Hypotheses) -> Hypotheses:
@@ -123,11 +124,11 @@ class Hypotheses(NamedTuple):
         return Hypotheses(*(field[sentences] for field in self))
 
     def first(self, count: int) -> Hypotheses:
-        """The hypotheses in the first `count` places of each sentence."""
+        """The first `count` hypotheses of each sentence, in the order in which they are stored."""
         return Hypotheses(*(field[:, :count] for field in self))
 
     def read(self, eos: int) -> list[list[Hypothesis]]:
-        """Copy the hypotheses of each sentence to the host, without empty places.
+        """Copy the hypotheses of each sentence to the host, except those whose log p is -inf.
 
         `eos` is the id of </s>. Raises ModelError if a log p is NaN.
         """

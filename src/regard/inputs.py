@@ -182,7 +182,7 @@ class TrainingFiles:
         """Write prepared data to `out`; raises the errors of `prepare_trees` or `prepare_text`.
 
         `remark` is called with a message if many training pairs, or trees, are left out, and with
-        one if many are also in the validation files.
+        another message if many training pairs, or trees, are also in the validation files.
         """
         if self.trees:
             # `treebank` loads slowly, and text does not need it.

@@ -45,7 +45,7 @@ class AddNorm(Computing):
 
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
-    """§3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)); PE(pos, 2i+1) is the cosine."""
+    """§3.5: PE(pos, 2i) = sin(a) and PE(pos, 2i+1) = cos(a), with a = pos / 10000^(2i/d_model)."""
     # On the device "meta", these operations would load a compiler; so the CPU always computes them.
     numbers = torch.arange(max(length, d_model), dtype=torch.float64, device="cpu")
     positions = numbers[:length, None]
@@ -110,7 +110,10 @@ class Embedding(Computing):
         segments: Int[Tensor, "rows length"],
         positions: Int[Tensor, "rows length"],
     ) -> Int[Tensor, "rows length"]:
-        """The position that each token is embedded at: here `positions`, a field of a `Rows`."""
+        """The position at which each token is embedded; this class returns `positions` as it is.
+
+        The arguments are the fields of a `Rows`. A subclass may count positions in another way.
+        """
         return positions
 
     def position_after(
@@ -124,7 +127,7 @@ class Embedding(Computing):
         table = self.positions
         if longest > len(table) and not self.learned:
             size = max(longest, 2 * len(table)), self.tokens.embedding_dim
-            with torch.inference_mode(False):  # otherwise training could not use this table
+            with torch.inference_mode(False):  # training cannot use inference tensors
                 wider = self.sinusoids(*size).to(table)
             # Another thread may replace self.positions at the same time by a shorter table, so
             # return the local variable.

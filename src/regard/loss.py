@@ -40,7 +40,7 @@ def consistency_loss(
 
     `first` and `second` are the logits of two passes that differ only in their dropout; p and q are
     the probabilities that these logits give (R-Drop, Wu et al., 2021). The second result is the
-    mean of the plain losses. All are in nats, summed over tokens, without padding (label 0).
+    mean of the plain losses. Both are in nats, summed over tokens, without padding (label 0).
     """
     losses = [smoothed_loss(logits, labels, smoothing) for logits in (first, second)]
     smoothed, plain = (torch.stack(both).mean(0) for both in zip(*losses, strict=True))

@@ -61,10 +61,10 @@ def alone(start: Start) -> Iterator[Start]:
 
 
 def _timed_origin(start: Start, first: Path) -> Recipe | None:
-    """The recipe of --from or --data, if this recipe limits the time and the first run gets it.
+    """The recipe that the first run gets from --from or --data, if this recipe limits the time.
 
-    Returns None otherwise: for example, if `start` has a recipe or a time, or if the first run has
-    begun already, because its recipe then has the divided time.
+    Returns None otherwise, for example if `start` has a recipe or a time. Also returns None if the
+    first run has begun already: this run then has a recipe of its own, with the divided time.
     """
     if start.recipe is not None or start.minutes is not None or begun(first) is not None:
         return None

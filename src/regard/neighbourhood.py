@@ -58,7 +58,7 @@ def neighbourhood_mask(
     causal: bool,
     whole: bool = False,
 ) -> Mask:
-    """The mask that lets positions of one segment attend to each other up to `reach` apart.
+    """The mask that lets positions of one segment attend to each other if at most `reach` apart.
 
     With `causal`, a position does not attend to later positions. A block is `reach` positions, or
     one position if `reach` is 0. If `whole` is True, or if a row has at most `BLOCKED_FROM` blocks,

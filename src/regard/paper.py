@@ -273,7 +273,8 @@ def parameters(model: ModelRecipe, vocabulary: int, source_vocabulary: int | Non
     has 213.7 million, which gives 213 if truncated instead of rounded.
     """
     positions = model.max_positions if model.positions == "learned" else 0
-    # Count the rows of the source's embedding, and of the matrices that it is not shared with.
+    # Count the rows of the embedding matrices, each with its learned positions, and of the matrix
+    # before the softmax. A matrix that is shared counts once.
     rows = (source_vocabulary or vocabulary) + positions
     rows += (vocabulary + positions) * (model.embeddings in ("target", "apart"))
     rows += vocabulary * (model.embeddings in ("inputs", "apart"))

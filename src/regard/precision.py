@@ -36,9 +36,9 @@ def open_to_decode(
 ) -> tuple[Model, bool | None]:
     """Open a model directory and lay out its weights for decoding on this machine.
 
-    Returns the model and the value of `exact`: False in place of None if the model computes in bf16
-    or int8. `translation.load` explains the arguments and the errors, ModelError and RecipeError.
-    Also raises the errors of `choose_device` and of `open_model`.
+    Returns the model and `exact`. If `exact` is None and the model computes in bf16 or int8, False
+    is returned in place of None. `translation.load` explains the arguments, and when ModelError and
+    RecipeError are raised. Also raises the errors of `choose_device` and of `open_model`.
     """
     precision, device = settled(precision), choose_device()
     int8 = precision == "int8"

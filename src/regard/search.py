@@ -39,8 +39,9 @@ class Selectable(Protocol):
     """The state of a model, with one row for each hypothesis: row = sentence * beams + beam."""
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> Self:
-        """A new state that has these rows of this state; all of `rows[s]` belong to one sentence.
+        """A new state that has these rows of this state.
 
+        The rows in `rows[s]`, those of the new sentence s, belong to one sentence of this state.
         The new state may have fewer sentences, in the same order, and more beams.
         """
 
@@ -327,9 +328,9 @@ class Rules:
         logits: Float[Tensor, "rows vocabulary"],
         length: Int[Tensor, " one"],
     ) -> Hypotheses:
-        """The best 2 x beam hypotheses that are one token longer than the live ones.
+        """The best 2 x beam hypotheses that are one token longer than the live hypotheses.
 
-        With beam 1, only the best one is returned.
+        With beam 1, only the best hypothesis is returned.
         """
         sentences, beams = live.log_p.shape
         parents, tokens, log_p = self.by.most_likely(live.log_p, logits, self.never, self.count)

@@ -145,7 +145,7 @@ class Start:
 
     @property
     def limit(self) -> float | None:
-        """The minutes of --time or else of `recipe`, without --set; None if they set no limit."""
+        """The minutes of --time or, without it, of `recipe`, not of --set; None means no limit."""
         if self.minutes is None and self.recipe is not None:
             return _given(self.recipe).training.minutes or None
         return self.minutes or None
@@ -200,7 +200,7 @@ def decide(
     _refuse_unfit(start)
     model = None if start.start_from is None else _model(start, start.start_from)
     earlier = begun(start.out)
-    its = None  # with --tokenizer: the section [tokenizer] of RUN or, in a new run, of this file
+    its = None  # with --tokenizer: [tokenizer] of RUN's recipe or, in a new run, of the given file
     if start.tokenizer is not None:
         its = earlier.tokenizer if earlier else described(start.tokenizer, start.assignments)
     data, is_prepared = _data(start, earlier is not None)

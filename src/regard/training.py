@@ -30,9 +30,9 @@ Validate = Callable[[EncoderDecoder], dict[str, Any]]
 def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
     """Train until the run's steps, time or patience are used up; return the averaged weights.
 
-    Continues from the run's newest checkpoint, if any. Of several processes, the first returns the
-    weights in fp32 (§6.1), the others {}. Raises Interrupted, after saving, at a signal; Diverged
-    if the loss or a weight is not finite; and the errors of `Resumption`, also for lack of memory.
+    Continues from the newest checkpoint, if any. Of several processes, the first returns weights in
+    fp32 (§6.1), the others {}. Raises Interrupted, after saving, at a signal; Diverged if the loss
+    or a weight is not finite; the errors of `Resumption`; and TrainingError for too little memory.
     """
     training, setup = run.resume_or_start(), run.setup
     (model, optimizer, _, state), recipe = training, setup.recipe
@@ -81,8 +81,8 @@ def update(
 ) -> Loss:
     """Make an optimizer step on the mean loss per target token, over all processes (§5.3).
 
-    `batches` are this process's share, and `wishes` returns its flags (see `Clock.wishes`). Nothing
-    waits for a GPU: losses stay on it. If one process lacks memory, all raise OutOfMemory.
+    `batches` are this process's share; `wishes` returns its flags (see `Clock.wishes`). Losses stay
+    on a GPU, which is not waited for. If one process lacks memory, all raise OutOfMemory.
     """
     try:
         losses: Tensor | None = None

@@ -248,9 +248,9 @@ def _initialise(module: nn.Module) -> None:
 
 
 def _join(*layers: nn.Linear) -> None:
-    """Scale the weights of all layers to the Glorot limit of one matrix with all their outputs.
+    """Scale the weights of all layers to the Glorot limit of one matrix that joins these layers.
 
-    Each layer's weights were drawn with the limit of its own, smaller matrix.
+    The weights of each layer were drawn with the limit of the layer's own, smaller matrix.
     """
     outputs = sum(layer.out_features for layer in layers)
     for layer in layers:

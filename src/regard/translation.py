@@ -68,8 +68,9 @@ def load(
     else is translated, in any order and with any number of threads. A test, which may take half a
     second, finds out whether this processor computes the same bits in a batch as for a sentence
     alone. Sentences are decoded one at a time if the test fails, and always on a GPU and for some
-    variants of the model. If `exact` is None, there is no test: in fp32, results are exact except
-    in these three cases; in bf16 and int8, None means False.
+    variants of the model. If `exact` is None, there is no test. In fp32, results are then exact,
+    except on a processor that fails the test, on a GPU, and for these variants of the model. In
+    bf16 and int8, None means False.
 
     With `others`, all models translate together, as an `Ensemble`; the first model's recipe gives
     the settings of the search. Raises ModelError if a model is a parser, or if the models have
@@ -160,7 +161,7 @@ class Translator(Decoding):
         """Yield up to `n_best` translations of each sentence, the best first.
 
         `window` sentences are sorted and decoded together; None means as many as suit the device
-        (`Arithmetic.window`). `on_partial` maps places in `sentences`, from 0, to listeners. A
+        (`Arithmetic.window`). `on_partial` maps indices in `sentences` to listeners. A
         listener gets the best hypothesis so far, at most twenty times per second, in any thread; a
         sentence that is split is not reported. `warn` gets a message for each sentence that is
         split. Errors and warnings name a sentence as `where:number`; its number is the one in

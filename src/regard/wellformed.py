@@ -42,8 +42,9 @@ DEEPEST = 100
 ANY, MARK, WORD = 0, 1, 2
 """Kinds of words, by the tags that they may have: any, only punctuation tags, only other tags."""
 
-# A sum of these numbers says which symbols may follow: a new phrase adds _OPENS, </s> adds _ENDS,
-# and a leaf adds _LEAF once, twice or three times for a word of the kind ANY, MARK or WORD.
+# A sum of these numbers says which symbols may follow. It has _OPENS if a new phrase may begin, and
+# _ENDS if </s> may follow. If a leaf may follow, it has _LEAF once for a word of the kind ANY,
+# twice for MARK, and three times for WORD.
 _OPENS, _ENDS, _LEAF = 1, 2, 4
 _Source = TypeVar("_Source")
 _State = TypeVar("_State", bound=Selectable)

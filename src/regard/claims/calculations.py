@@ -106,10 +106,11 @@ DISTRIBUTIONS = tuple(_DRAWN)
 def variances(seed: int) -> Measured:
     """Variance / d_k and mean / sqrt(d_k) of q · k (§3.2.1), by distribution and d_k.
 
-    For example, `normal_64` is variance / d_k, and `normal_mean_64` is mean / sqrt(d_k). The
-    numbers `apart` and `joined` are variance / d_k in two untrained base models of one layer, for
-    states drawn from a normal distribution. In `apart`, W^Q and W^K are initialised by the Glorot
-    limit of each matrix; in `joined`, by the limit of one matrix that joins W^Q, W^K and W^V.
+    For example, for vectors of 64 normally distributed components, `normal_64` is variance / d_k,
+    and `normal_mean_64` is mean / sqrt(d_k). The numbers `apart` and `joined` are variance / d_k in
+    two untrained base models of one layer, for states drawn from a normal distribution. In `apart`,
+    W^Q and W^K are initialised by the Glorot limit of each matrix; in `joined`, by the limit of one
+    matrix that joins W^Q, W^K and W^V.
     """
     generator = torch.Generator().manual_seed(seed)
     found = {}

@@ -45,7 +45,7 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class Calculation:
-    """A part that needs no training; it takes seconds."""
+    """A calculation that gives numbers for a claim; it needs no training, and takes seconds."""
 
     name: str
     function: Callable[[int], Measured]

@@ -155,7 +155,7 @@ class Blocks:
         return set(range(len(self.tokens))) - {int(name) for name in names if name.isdigit()}
 
     def lines_of(self, blocks: Iterable[int]) -> int:
-        """How many lines these blocks have."""
+        """The number of lines that the blocks with these indices have together."""
         return sum(min(self.size, self.lines - number * self.size) for number in blocks)
 
     def _write_free(
@@ -265,9 +265,10 @@ class Blocks:
 
 
 def _differences(begun: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """A phrase for each setting that differs, such as "beam 4 there, 1 here".
+    """A phrase for each setting that differs between `begun` and `settings`.
 
-    A phrase has at most twelve characters of each value.
+    For example, "beam 4 there, 1 here" says that the beam is 4 in `begun` and 1 in `settings`. A
+    phrase has at most twelve characters of each value.
     """
     return [
         f"{name} {str(begun.get(name))[:12]} there, {str(settings.get(name))[:12]} here"

@@ -44,7 +44,7 @@ _ZSTD = b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in ran
 def read_lines(
     path: str | Path, read: Callable[[int], object] | None = None
 ) -> Generator[str, None, None]:
-    """The lines of a file, without their line feeds; the last line may lack one.
+    """The lines of a file, without line feeds; the last line of the file needs no line feed.
 
     After each block, `read` is called with the number of bytes of the file, before unpacking, that
     were read since the last call; for a pipe, `read` is never called. Raises DataError for a
@@ -70,7 +70,8 @@ def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -
     for block in _blocks(path, shown, read):
         rest += block
         end = rest.rfind(b"\n") + 1
-        # Only the first line can be this long: any other begins in the block that was just read.
+        # Only the first line of `rest` can be this long: every other line begins in the block that
+        # was just read, and a block is shorter than LONGEST_LINE.
         if (rest.index(b"\n") if end else len(rest)) > LONGEST_LINE:
             raise DataError(
                 f"this line is longer than {LONGEST_LINE // 2**20} MiB: give text with one "
@@ -129,9 +130,11 @@ def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
 
 
 def text_of_lines(lines: Iterable[str]) -> str:
-    """The text of a file from which `read_lines` reads these lines, but without a CR at their ends.
+    """The text of a file that has these lines, with a line feed after each line.
 
-    A byte order mark at the start of the first line is doubled, because reading a file drops one.
+    `read_lines` reads the same lines from this file, but drops a carriage return at the end of a
+    line. A byte order mark at the start of the first line is doubled, because `read_lines` drops
+    one byte order mark.
     """
     text = "".join(f"{line}\n" for line in lines)
     return "\ufeff" * text.startswith("\ufeff") + text

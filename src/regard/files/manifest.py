@@ -26,7 +26,7 @@ LONGEST_MANIFEST = 2**20
 """A manifest with more bytes than this is refused, unless the user made it. The manifest of a model
 has hundreds of bytes."""
 MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL}
-"""If opening a file fails with one of these errno values, it is missing or not a regular file."""
+"""If opening a file fails with one of these errno values, the file is missing or not regular."""
 
 
 def write_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:
@@ -52,9 +52,10 @@ def replace_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, An
 def replace_file(path: Path, name: str, content: bytes, **about: Any) -> bool:
     """Replace one file of a sealed directory; set its checksum and `about` in the manifest.
 
-    The other files are not verified. Returns False, and changes nothing, if the directory has no
-    manifest that can be read, or a damaged one. Raises RegardError if a file cannot be written.
-    After a kill, the directory has the old file or the new one, or else no manifest.
+    The other files are not verified. Returns True after the replacement. Returns False, and changes
+    nothing, if the manifest is missing or damaged, or cannot be read. Raises RegardError if a file
+    cannot be written. After a kill, the directory has the old file or the new one, or else no
+    manifest.
     """
     try:
         manifest = read_manifest(path)

@@ -56,5 +56,5 @@ def identity(path: Path) -> tuple[int, ...]:
 
 
 def reason(error: Exception) -> str | Exception:
-    """The part of an error to show: the message of an OSError that has one, else the error."""
+    """The part of an error to show: the `strerror` of an OSError, or the error if it has none."""
     return error.strerror or error if isinstance(error, OSError) else error

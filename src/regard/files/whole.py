@@ -1,8 +1,8 @@
 """Files and directories that are written completely or not at all, even if the process is killed.
 
 A file or directory is written under a temporary name in the same folder, synced to the disk, and
-renamed. After a kill or a power cut, either the old or the new one is there, complete. A temporary
-file or directory may be left; `remove_leftovers` removes it.
+renamed. After a kill or a power cut, the complete old or the complete new file or directory is
+there. A temporary file or directory may be left; `remove_leftovers` removes it.
 """
 
 import errno
@@ -85,7 +85,7 @@ def refuse_current(path: Path) -> None:
 
     After the replacement, a shell in `path` would still be in the old directory, which is removed.
     """
-    with suppress(OSError):  # one of the two does not exist
+    with suppress(OSError):  # `path` or the current directory does not exist
         if path.samefile("."):
             raise RegardError(f"{path}: is the current directory: name a folder in it")
 

@@ -18,7 +18,7 @@ from regard.run.model_directory import build, write_model
 from regard.run.run import Run
 
 FEWER = 2
-"""Each average that is tried has this many checkpoints fewer than the one before."""
+"""Each average that is tried has this many checkpoints fewer than the average before it."""
 
 
 class Average(NamedTuple):
@@ -33,12 +33,13 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
 
     At first, the model is the average of at most `training.average` checkpoints. Averages of fewer
     and fewer of these checkpoints are measured until the loss rises. Another average is tried only
-    if its measurement is expected to end within `seconds` of the call. One checkpoint is in every
-    average. If its step was validated, this checkpoint alone is also compared, by its loss in the
-    journal. The losses are written into the journal. If the journal already has losses of averages
-    of the run's last step, nothing is measured, and these losses are used. If some of the
-    checkpoints are gone or damaged, the model stays as it is. Raises Interrupted if a signal comes
-    before the losses are written, and the errors of `to_average`.
+    if its measurement is expected to end within `seconds` of the call. The first checkpoint that
+    `to_average` returns is in every average. If the step of this checkpoint was validated, the
+    checkpoint alone is compared, too, by its loss in the journal. All losses of a call are written
+    into the journal. If an earlier call wrote losses for the same step of the run, these losses
+    are used, and nothing is measured. If some of the checkpoints are gone or damaged, the model
+    stays as it is. Raises Interrupted if a signal comes before the losses are written, and the
+    errors of `to_average`.
     """
     manifest = read_manifest(run.directory.path)
     step, most = manifest["step"], len(manifest["averaged"])
@@ -65,8 +66,9 @@ def _try_averages(
 
     An average of n checkpoints is made from the first n in `found`. No further average is measured
     if the whole work would then take longer than `seconds`. `alone` is the loss of the first
-    checkpoint; None if the journal does not have it. Raises Interrupted if a signal has come,
-    because the caller would write an incomplete list into the journal, and use it from then on.
+    checkpoint; None if the journal does not have it. Returns the averages that were measured and,
+    if `alone` is given, the first checkpoint as an average of one. Raises Interrupted if a signal
+    has come, so that the caller does not write an incomplete list into the journal.
     """
     recipe, began = run.setup.recipe, time.monotonic()
     validate = validator(run.setup.data, recipe.but(validate_sentences=0, best="loss"))

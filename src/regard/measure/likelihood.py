@@ -41,9 +41,9 @@ def likelihoods(
     """Yield the likelihood of each target as the translation of its source, in order.
 
     In an ensemble, only the first model computes the likelihoods. Raises DataError if a sentence is
-    too long for the model: the error has the number of the sentence, counted from 1, and the name
-    in `names` for source or target. Raises ModelError if the model's logits are NaN or infinite,
-    and ValueError if there are more sources than targets, or fewer.
+    too long for the model. The error has the number of the sentence, counted from 1, and a name:
+    the first of `names` for a source, the second for a target. Raises ModelError if the model's
+    logits are NaN or infinite, and ValueError if there are more sources than targets, or fewer.
     """
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} sources and {len(targets)} targets: give as many of each")

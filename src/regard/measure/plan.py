@@ -39,9 +39,9 @@ from regard.training import update
 MOST_STEPS, MOST_SECONDS = 5, 60.0
 """Timing ends after this many steps, or when they have taken this many seconds."""
 PROBED = 8
-"""On a CPU, the system may kill a process that runs out of memory. So the trial first measures a
-part of a batch that is this many times smaller than the largest part, and estimates from it the
-memory that larger parts need."""
+"""On a CPU, the system may kill a process that runs out of memory. So the trial first divides a
+batch into this many times as many parts as for a step, and measures the largest of these small
+parts. From this measurement, it estimates the memory that the larger parts of a step need."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Plan(Outline):
     paper_micro_batches: int
     """The value of `micro_batches` for a step with the paper's 25,000 + 25,000 tokens."""
     paper_accumulate: int
-    """Number of the recipe's batches that have about as many tokens as a step of the paper."""
+    """Number of recipe batches that together have about as many tokens as a step of the paper."""
     timed: int
     """Number of steps that were timed."""
     step_seconds: float
@@ -121,7 +121,7 @@ def plan(
     lengths = setup.pairs.source_lengths, setup.pairs.target_lengths
     once = sum(flop(recipe.model, target, *lengths))
     an_epoch = recipe.training.passes * once
-    plain = recipe.but(subword_dropout=0.0)  # with this dropout, batches differ between epochs
+    plain = recipe.but(subword_dropout=0.0)  # with sub-word dropout, batches differ between epochs
     epoch = batches_of(training_pairs(data, plain), plain).batches_per_epoch
     steps = recipe.training.steps
     if recipe.training.minutes:
@@ -148,7 +148,7 @@ def plan(
 
 
 class _Trial:
-    """A new model, which is trained as by `train`, measured and then discarded."""
+    """A new model, which is trained as `train` trains a model, measured and then discarded."""
 
     def __init__(self, setup: Setup, kept: int, tell: Callable[[str], None]):
         self.setup, self.kept, self.tell = setup, kept, tell

@@ -58,7 +58,7 @@ def verify_resume(
             last = base.step + max(2, steps)  # a single step has no place to stop at
             what = f"a replay to step {last} without a stop"
             expected = _replayed(base, scratch / "whole", recipe, data, last)
-        stop = (base.step + expected.step) // 2  # `base.step` itself for a single step
+        stop = (base.step + expected.step) // 2  # `base.step` if one step is repeated
         stops = sorted({stop, expected.step} - {base.step})
         replayed = _replayed(base, scratch / "stopped", recipe, data, *stops)
         sums = [[c.manifest["files"][name] for name in COMPARED] for c in (replayed, expected)]
@@ -97,7 +97,7 @@ def _replayed(
     for stop in stops:
         until = recipe.but(
             steps=stop,
-            patience=0,  # no limit by patience or minutes: the run may already have reached it
+            patience=0,  # the run may already have used up its patience or its minutes
             minutes=0.0,
             validate_every=2**31 - 1,
             save_every=0,

@@ -147,7 +147,7 @@ def keep_chosen(directory: Path, tried: Sequence[Tried]) -> None:
 def write_tuned(
     journal: Journal, step: int, sentences: int, own: SearchRecipe, tried: Sequence[Tried]
 ) -> None:
-    """Write a `tuned` record: the results, and the beam and alpha before tuning, from `own`."""
+    """Write a `tuned` record: the results, and the beam and alpha of `own`, used before tuning."""
     before = {"beam": own.beam, "alpha": own.alpha}
     results = [one._asdict() for one in tried]
     journal.write("tuned", step=step, sentences=sentences, own=before, tried=results)
@@ -157,8 +157,8 @@ def tune_run(run: Run) -> None:
     """Tune a finished run on the validation set, if its recipe says so; write into its journal.
 
     The number of averaged checkpoints is chosen first, then beam and alpha. If the run's time is
-    limited, the two choices together have `tuning_seconds`; the first one takes at most about the
-    share AVERAGES of this time. In the remaining time, beam and alpha are chosen on as many
+    limited, `tuning_seconds` gives the time for both choices; the first choice takes at most about
+    the share AVERAGES of this time. In the remaining time, beam and alpha are chosen on as many
     sentences as the time allows. If fewer than FEWEST sentences can be used, beam and alpha stay
     unchanged. If the journal has a record of an earlier tuning at this step, beam and alpha are not
     tuned again, and `_keep_earlier` decides whether the earlier result is used.
@@ -243,7 +243,7 @@ def _affordable(translator: Translator, sources: Sequence[str], seconds: float) 
 def refuse_unaligned(
     source: Path, sources: Sequence[str], reference: Path, references: Sequence[str]
 ) -> None:
-    """Raise DataError if a file has no text, or if the two differ in their number of lines."""
+    """Raise DataError if source and reference differ in number of lines, or one has no text."""
     if len(sources) != len(references):
         raise DataError(
             f"has {len(references):,} lines, and {shown_name(source)} has {len(sources):,}: give a "

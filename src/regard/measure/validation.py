@@ -133,7 +133,7 @@ def compare_trees(found: Iterable[Tree], gold: Iterable[Tree]) -> LengthSummary:
 
 
 def _for_evalb(tree: Tree) -> bytes:
-    """The tree within TOP; blanks in words, which EVALB cannot read, are replaced by _."""
+    """The tree within TOP as bytes; blanks in words, which EVALB cannot read, are replaced by _."""
     return bracketed(Tree(TOP, (without_blanks(tree),))).encode()
 
 
@@ -183,8 +183,8 @@ def loss_and_accuracy(
 def _sums(model: EncoderDecoder, batch: Batch) -> Tensor:
     """Sums over a batch: the loss, the correctly predicted tokens, and all target tokens.
 
-    If the batch does not fit the memory that training leaves free, it is computed in halves; raises
-    TrainingError if the batch is a single row.
+    If the batch does not fit the memory that training leaves free, it is computed in halves. Raises
+    TrainingError if a single row does not fit.
     """
     try:
         return _sums_at_once(model, batch)

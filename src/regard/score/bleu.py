@@ -110,8 +110,9 @@ def compare_by(
     signatures, results = test()
     ((name, signature),) = signatures.items()
     column = cast(list[Result], results[name])
-    # sacreBLEU samples the first system, then, for each other system, the first and this one: the
-    # rows are of systems 1, 1, 2, 1, 3, ... Rows 0, 2, 4, ... have each system once.
+    # sacreBLEU draws samples of the first system and then, for each other system, of the first and
+    # of the other system. So the rows of scores are of the systems 1, 1, 2, 1, 3, ..., and the rows
+    # 0, 2, 4, ... have each system once.
     drawn = np.array(sampled.scores).reshape(-1, _SAMPLES)[::2]
     figures = [_figure(one, column[0], its) for one, its in zip(column, drawn, strict=True)]
     return figures, str(signature)

@@ -28,8 +28,8 @@ PAPER_STEPS: TextSteps = ("tokenise", "split")
 _BLANKS = "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000"
 _BLANKS += "".join(map(chr, range(0x2000, 0x200B)))
 _AS_LETTERS = {ord(one): 0xF0000 + ord(one) for one in _BLANKS}
-"""For each blank at which Python divides words, but multi-bleu.perl does not: an unused character
-that replaces the blank."""
+"""Python divides words at these blanks, and multi-bleu.perl does not. So each blank is mapped to
+an unused character, which replaces the blank."""
 
 _MEANINGS = {
     "bleu_13a": "BLEU of detokenised, cased text, whose words sacreBLEU divides as WMT's script "

@@ -12,7 +12,7 @@ def escaped(label: str) -> str:
 
 
 def unescaped(label: str) -> str:
-    r"""Undo `escaped`, and remove each `\;`; text that is not an escape stays as it is."""
+    r"""Undo `escaped`, and remove each `\;` (an empty tag); other text stays as it is."""
     return re.sub(r"\\([0-9a-c]?[0-9a-f]{0,3});", lambda found: _character(found[1]), label)
 
 

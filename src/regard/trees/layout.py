@@ -80,7 +80,7 @@ _DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 class _Box:
     """The layout of a subtree, with the text at its top.
 
-    `start` and `centre` of the text are distances from the left edge of the subtree.
+    `start` and `centre` of the text are distances from the left edge of the subtree, in cells.
     """
 
     text: str
@@ -89,7 +89,7 @@ class _Box:
     start: int
     centre: int
     inside: list[tuple[int, "_Box"]]
-    """Pairs: the distance of a child from the left edge of the subtree, and the child."""
+    """For each child: its distance from the left edge of the subtree, in cells, and its layout."""
 
 
 def _boxed(node: Tree, inside: list[_Box]) -> _Box:

@@ -5,9 +5,9 @@ r"""§6.3 Convert a tree into the token sequence that the decoder writes, and ba
 
 As in "Grammar as a Foreign Language" (Vinyals & Kaiser et al., 2015), each phrase opens and closes
 with a token of its own, and each leaf is one token; the words are only in the source. That paper
-writes every leaf as XX. The authors of the Transformer wrote its tag, as their code shows. (Their
-code writes NP and /NP. Here, tokens have brackets, so that no label can be mistaken for a tag.) The
-outer bracket, around the whole tree, is dropped beforehand, by `strip.stripped`.
+writes every leaf as XX. The authors of the Transformer wrote every leaf as its tag, as their code
+shows. (Their code writes NP and /NP. Here, tokens have brackets, so that no label can be mistaken
+for a tag.) The outer bracket, around the whole tree, is dropped beforehand, by `strip.stripped`.
 
 A token that begins with ( opens a phrase, a token that begins with ) closes a phrase, and any other
 token is a leaf. No token is empty or holds blanks: in a label or tag, brackets, backslashes and

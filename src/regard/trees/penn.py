@@ -278,7 +278,7 @@ def _score(line: str, name: str, number: int) -> tuple[float, int]:
 
 
 def _clipped(text: str) -> str:
-    """The beginning of a text from a file, quoted for a message."""
+    """The first 40 characters of a text from a file, quoted for a message."""
     return repr(text if len(text) <= 40 else text[:40] + "...")
 
 

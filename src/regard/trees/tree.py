@@ -15,9 +15,9 @@ _T = TypeVar("_T")
 
 
 class Span(NamedTuple):
-    """A phrase as evaluation sees it: its label, and the range from `start` to before `end`.
+    """A phrase as evaluation sees it: its label and its range of words.
 
-    These are indices into the words of the sentence, from 0.
+    The range has the words `start` to `end` - 1 of the sentence, counted from 0.
     """
 
     label: str
@@ -82,8 +82,8 @@ class Tree:
     def fold(self, combine: Callable[[Tree, list[_T]], _T]) -> _T:
         """Call `combine(node, results of its children)` for every node, children first.
 
-        Children are called from left to right. Returns the result of this node, which is computed
-        last.
+        The children of a node come from left to right. Returns the result for `self`, which is
+        computed last.
         """
         done: list[_T] = []
         for node in reversed(list(self._backwards())):

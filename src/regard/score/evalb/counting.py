@@ -20,7 +20,7 @@ class BracketCounts(NamedTuple):
     gold_brackets: int = 0
     test_brackets: int = 0
     crossing: int = 0
-    """Test brackets that cross some gold bracket."""
+    """Number of test brackets that cross at least one gold bracket."""
     words: int = 0
     correct_tags: int = 0
 
@@ -72,7 +72,7 @@ def count(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters)
 
 
 def _kept(sentence: EvalbSentence, parameters: EvalbParameters) -> list[Bracket]:
-    """The brackets whose label is not deleted and that hold a word or are never closed."""
+    """Brackets that hold a word or are never closed, except brackets whose label is deleted."""
     deleted = parameters.deleted_brackets
     return [
         (cut, start, end)

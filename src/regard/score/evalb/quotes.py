@@ -9,10 +9,10 @@ from regard.score.evalb.reading import EvalbSentence
 
 
 def put_back(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters) -> None:
-    """If one sentence deletes a mark where the other keeps one, put the deleted mark back."""
+    """Put a deleted quotation mark back if the other sentence keeps a mark at the same place."""
     deleted = parameters.deleted
     for number, mark in enumerate(test.quotes):
-        place = mark.place  # as in EVALB: the position before `_insert` moves the mark
+        place = mark.place  # EVALB, too, uses the position before `_insert` moves the mark
         for other_number, other in enumerate(gold.quotes):
             if other.place != place or other.tag == mark.tag:
                 continue

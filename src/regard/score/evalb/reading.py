@@ -46,12 +46,12 @@ class Quote:
     brackets: int
     """Number of brackets that open before the mark."""
     around: tuple[int, ...]
-    """Numbers of the brackets that are open at the mark."""
+    """The brackets that are open at the mark, each as its number in the sentence, from 0."""
 
 
 @dataclass(slots=True)
 class EvalbSentence:
-    """A line as EVALB sees it. Brackets are numbered in the order in which they open."""
+    """A line as EVALB sees it. Brackets are numbered from 0 in the order in which they open."""
 
     length: int = 0
     """Number of all words, also deleted ones, except those whose tag is in `not_in_length`."""
