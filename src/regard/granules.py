@@ -76,8 +76,9 @@ class Roomy(Protocol):
     def with_room(self, steps: int, occupied: int) -> Self:
         """This state with room for `steps` more steps, during which its tensors keep their shapes.
 
-        `occupied` is the number that the method `occupied` returned before the search last selected
-        rows (hypotheses) of the state. Before the first step, it is 0.
+        `occupied` is the number of slots that the method `occupied` returned. The method was called
+        just before the search last selected rows (hypotheses) of this state. Before the first step
+        of the search, the number is 0.
         """
 
 

@@ -25,8 +25,8 @@ class ModelRecipe(Section):
     layers: Annotated[int, Field(ge=1, le=1000)] = 6
     """N: number of identical layers in the encoder."""
     decoder_layers: Annotated[int, Field(ge=1, le=1000)] = 6
-    """Number of identical layers in the decoder; by default as many as in the encoder, as in the
-    paper."""
+    """Number of identical layers in the decoder. A recipe that sets only `layers` has as many here,
+    as in the paper."""
     d_model: Annotated[int, Field(ge=2, le=2**15, multiple_of=2)] = 512
     """Width of the embeddings and of every sub-layer's output."""
     d_ff: Count = 2048

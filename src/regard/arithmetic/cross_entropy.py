@@ -35,11 +35,11 @@ def cross_entropy_by_chunks(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """The smoothed and the plain loss of `Arithmetic.cross_entropy`: sums in fp32, in nats.
 
-    Only the smoothed loss has a gradient, and only if `by.learning` is True. In bf16, the logits
-    are rounded, and so is the probability of each label, from which the plain loss is computed.
-    This probability is in fp32 instead if the loss has no gradient, if `consistency` is not 0, or
-    if loops or the kernel `softmax_gradient` compute it. The smoothed loss also has the rounding
-    error of the mean of the embeddings.
+    Only the smoothed loss has a gradient, and only if `by.learning` is True. If `by` computes in
+    bf16, the logits are rounded to bf16. The plain loss is computed from the probabilities of the
+    labels. These are in fp32 if there is no gradient, if `consistency` is not 0, or if a compiled
+    loop or the kernel `softmax_gradient` computes them; otherwise they are rounded to bf16, too.
+    The smoothed loss is also computed from the mean of all embeddings, which has a rounding error.
     """
     smoothed, plain = _CrossEntropy.apply(by, states, embedding, labels, smoothing, consistency)
     return smoothed, plain

@@ -334,7 +334,7 @@ def _refuse_unshown(
 def _refuse_missing(sentence: str | None, figure: int | None, *others: object) -> None:
     """Raise RecipeError if no sentence is given, although a sentence is needed.
 
-    Figures 1 and 2 need no sentence, unless one of `others`, the values of other options, is given.
+    Figures 1 and 2 need none if no other option is given; `others` are those options' values.
     """
     if sentence is None and (figure not in (1, 2) or any(o not in (None, False) for o in others)):
         raise RecipeError("no sentence: give one after the model; only --figure 1 and 2 need none")

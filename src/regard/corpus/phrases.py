@@ -56,7 +56,8 @@ class Nominal:
     negative: bool = False
     """Whether the German phrase begins with `kein`, which negates the clause."""
     relative: list[Word] = field(default_factory=list)
-    """The German relative clause, between commas, that follows the noun or the whole clause."""
+    """The German relative clause, between commas. It follows the noun, or the clause that
+    the noun is in."""
 
 
 THE = Determiner("the", "DT", "d", "definite")

@@ -150,7 +150,7 @@ class SideWriter:
     """
 
     def __init__(self, stem: Path, vocabulary: int):
-        """`stem` is the common part of the two paths: out/train.source. Raises OSError."""
+        """`stem`, such as out/train.source, begins the paths of both files. Raises OSError."""
         self._ids = _Column(_part(stem, "ids"), _id_type(vocabulary))
         self._starts = _Column(_part(stem, "starts"), "<i8")
         self._starts.append(np.zeros(1, np.int64))

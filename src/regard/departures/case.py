@@ -79,8 +79,8 @@ class Judge(NamedTuple):
     """A function that judges a case, and the fields of a recipe that the function looks at."""
 
     finding: Callable[[Compared], Finding | None]
-    """The function. It returns None if the case agrees with the paper, or if the question does not
-    concern the case."""
+    """The function that judges. It returns None if the case agrees with the paper, or if the
+    departure does not concern the case."""
     fields: tuple[str, ...] = ()
     """The names of the fields, as `section.key`."""
 

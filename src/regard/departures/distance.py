@@ -28,9 +28,10 @@ class Distance(NamedTuple):
 
 
 def departures_of(recipe: Recipe, facts: Facts = NO_FACTS, row: str | None = None) -> Distance:
-    """Judge a recipe, and the known facts of its run, by every departure.
+    """Find every departure of a recipe, and of the known facts of its run, from the paper.
 
-    The recipe is compared with the row that `row` names or, if `row` is None, with the closest row.
+    The recipe is compared with one of the paper's recipes: the one that `row` names or, if `row` is
+    None, the closest one.
     Raises RecipeError for an unknown row.
     """
     if row is not None and row not in PAPER_RECIPES:

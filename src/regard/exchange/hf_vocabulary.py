@@ -59,8 +59,9 @@ class MarianVocabulary:
         never = barred or sorted({i for i in (pad, start) if i >= 0})
         # If no foreign entry became regard's <s>, the import gave <s> a copy of the embedding with
         # which the foreign decoder begins. The entry with this embedding is looked up here. If <s>
-        # was trained further, there is no such entry. Then the padding gets the embedding of <s>,
-        # but only if the softmax leaves out the padding.
+        # was trained further, there is no such entry, and the decoder begins with the padding,
+        # which gets the embedding of <s>. This is possible only if the softmax leaves the padding
+        # out, so that its embedding has no other use; if not, an error is raised.
         padding = _named_padding(tokenizer, pad)
         if start < 0:
             start = _same_row(weights[matrices_of(model.recipe.model).target], order.ids)

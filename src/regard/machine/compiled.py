@@ -17,9 +17,10 @@ import torch
 from regard.machine.devices import GRAPHS, free_memory
 
 OPTIONS = {"triton.mix_order_reduction": False}
-"""Options of the compiler; an option that the installed PyTorch lacks is left out. By default, the
-compiler sums a gradient of layer normalisation within rows and over rows in a single kernel. On an
-H200, this kernel takes twice as long as two separate kernels."""
+"""Options of the compiler; an option that the installed PyTorch lacks is left out. The gradient
+of layer normalisation needs sums along each row and sums along each column. By default, the
+compiler makes a single kernel of both. On an H200, this kernel takes twice as long as two separate
+kernels."""
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -55,7 +55,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def give_back_memory() -> None:
-    """Give memory that malloc keeps for reuse back to the system; only glibc can do this."""
+    """Return to the system the memory that malloc keeps for reuse; only glibc can do this."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 

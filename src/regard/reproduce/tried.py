@@ -13,7 +13,7 @@ from regard.reproduce.rows import row_task, run_of, train_row
 from regard.reproduce.scales import data_in
 
 RATES = (2.0, 0.5)
-"""Factors: the row's own learning rate times each factor is another rate that is tried."""
+"""Factors of the row's own learning rate; each product is a further learning rate to try."""
 DROPOUTS = (0.0, 0.2)
 """The dropout probabilities that are tried besides the row's own."""
 

@@ -39,7 +39,7 @@ class Clock:
         """Whether the time of the run, `training.minutes`, is over."""
 
     def tick(self, state: TrainingState, source_tokens: int, target_tokens: int) -> None:
-        """Add a step, the tokens that it learned from, and its time to the state."""
+        """Add to the state one step, the tokens of this step, and the time that it took."""
         state.step += 1
         state.source_tokens += source_tokens
         state.target_tokens += target_tokens
@@ -105,8 +105,9 @@ class Clock:
         """Count the minutes to the next save from now on.
 
         An `extra` save, which serves only to continue from, does not delay the next regular save.
-        Also estimate how long the work at the end takes: 1.5 times the longest time so far between
-        a call of `due` and the end of the save after it. The added half is for averaging.
+        Also estimate how long the work at the end of the run takes: as long as the longest
+        validation and save so far (from a call of `due` to the end of the save after it), and half
+        as long again for averaging the checkpoints.
         """
         self._saved_at = time.monotonic()
         if not extra:

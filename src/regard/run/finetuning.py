@@ -123,7 +123,7 @@ def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
         raise
     except Exception:
         if new and not checkpoints.paths(run / "checkpoints"):
-            # A folder may not have been made, or may have other files by now.
+            # A folder in `new` may be missing still, or another program may have put files there.
             with suppress(OSError):
                 path.unlink(missing_ok=True)
                 for folder in new[1:]:
