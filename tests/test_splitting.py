@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import DataError, ModelError
+from regard.text.scripts import join_sentences
 from regard.text.tokenizer import EOS
-from regard.translation import join_sentences
 from run.copying import RECIPE
 from untrained import BRIEF, LINES, TOKENIZER, Heard, translator
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from regard.data.characters import characters_in
 from regard.data.rows import Rows
 from regard.decoding import Decoding, Searchable
 from regard.encoder_decoder import EncoderDecoder
@@ -27,7 +28,7 @@ from regard.search import search
 from regard.text.cutting import cut_near_middle
 from regard.text.plain import plainer
 from regard.text.protocol import AnyTokenizer
-from regard.text.scripts import meet_without_blank
+from regard.text.scripts import join_sentences
 from regard.text.tokenizer import EOS
 from regard.text.words import refuse_surrogates
 
@@ -92,14 +93,17 @@ def load(
         models.append(model)
     first, longest = models[0], min(model.recipe.data.max_length for model in models)
     together = Ensemble([model.network for model in models]) if others else first.network
-    return Translator(together, first.tokenizer, first.recipe.search, longest, exact=exact)
+    return Translator(
+        together, first.tokenizer, first.recipe.search, longest, exact=exact,
+        characters=characters_in(first.manifest),
+    )  # fmt: skip
 
 
 class Translator(Decoding):
     """A model or an ensemble with its tokenizer and search.
 
-    A source may have at most `longest` pieces, </s> included. `exact` means the same as in
-    `load`. If `exact` is True or None, `open_to_decode` must have opened `model` with this `exact`.
+    A source may have at most `longest` pieces, </s> included. `characters` are those of the sources
+    in training, for `plainer`, or None if they are not known. `exact` means the same as in `load`. If `exact` is True or None, `open_to_decode` must have opened `model` with this `exact`.
 
     Only one thread may use a translator at a time. On a CPU, the batches of a translation share
     PyTorch's threads, or are decoded by copies of this process if there are many batches.
@@ -113,9 +117,11 @@ class Translator(Decoding):
         longest: int,
         *,
         exact: bool | None = False,
+        characters: str | None = None,
     ):
         super().__init__(model, recipe, exact)
-        self.tokenizer, self.longest, self.plain = tokenizer, longest, plainer(tokenizer)
+        self.tokenizer, self.longest = tokenizer, longest
+        self.plain = plainer(tokenizer, characters)
 
     @property
     def network(self) -> EncoderDecoder:
@@ -293,16 +299,6 @@ class Translator(Decoding):
         """The hypotheses as text, with their scores."""
         texts = self.tokenizer.decode([h.tokens for h in best])
         return [Translation(text, h.score) for text, h in zip(texts, best, strict=True)]
-
-
-def join_sentences(parts: Sequence[str]) -> str:
-    """Join sentences or their parts by blanks, except in Chinese and Japanese text."""
-    whole = previous = ""
-    for part in filter(None, parts):
-        blank = "" if not whole or meet_without_blank(previous, part) else " "
-        whole += blank + part
-        previous = part
-    return whole
 
 
 def _numbered(numbers: Iterable[int], sentences: Iterable[str]) -> Iterator[tuple[int, str]]:

@@ -40,6 +40,14 @@ def test_what_the_vocabulary_lacks_is_written_plainly(line: str, plain: str) -> 
     assert plainer(ENGLISH)(line) == plain
 
 
+def test_what_only_targets_have_is_replaced_if_it_is_no_letter() -> None:
+    assert plainer(ENGLISH)("the “café” on") == "the “café” on"
+    assert plainer(ENGLISH, characters="“")("the “café” on") == 'the “café" on'
+    german = Tokenizer.learn(["Ein „Käfig“ – für den Käfer"] * 9, "bpe", 600)
+    assert plainer(german)("„Käfig“ –") == "„Käfig“ –"
+    assert plainer(german, characters="")("„Käfig“ –") == '"Käfig" -'
+
+
 def test_a_blank_that_is_usual_in_the_text_stays() -> None:
     assert plainer(FRENCH)("Là\u00a0? Où\u202f?") == "Là\u00a0? Où ?"
 

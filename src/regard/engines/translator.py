@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.products import Products
+from regard.data.characters import characters_in
 from regard.data.rows import Rows
 from regard.encoder_decoder import EncoderDecoder
 from regard.engines.exported import Exported
@@ -66,7 +67,10 @@ class EngineTranslator(Translator):
     def __init__(self, model: EngineModel, exported: Exported):
         recipe = exported.recipe
         longest = min(recipe.data.max_length, model.longest)
-        super().__init__(model, exported.tokenizer, recipe.search, longest, exact=False)
+        super().__init__(
+            model, exported.tokenizer, recipe.search, longest, exact=False,
+            characters=characters_in(exported.manifest),
+        )  # fmt: skip
 
     @property
     @abstractmethod

@@ -9,6 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from regard.amounts import count_of
+from regard.data.characters import SOURCE_CHARACTERS
 from regard.errors import ModelError, RegardError
 from regard.run.beginning import begun
 from regard.run.checkpoints import (
@@ -83,7 +84,8 @@ def average_run(
 
     found, weights = _mean(directory, last, once, best, steps)
     averaged = sorted(checkpoint.step for checkpoint in found)
-    about = {key: found[0].manifest[key] for key in FINGERPRINTS}
+    manifest = found[0].manifest  # those of older versions have no characters
+    about = {k: manifest[k] for k in (*FINGERPRINTS, SOURCE_CHARACTERS) if k in manifest}
     about |= {"step": averaged[-1], "averaged": averaged}
     tokenizer = open_tokenizer(directory)
     write_model(out, recipe, tokenizer, weights, about)

@@ -20,6 +20,7 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.data.characters import SOURCE_CHARACTERS
 from regard.errors import InUse, ModelError, TrainingError
 from regard.files.manifest import unseal
 from regard.files.tensors import read_tensors
@@ -33,6 +34,9 @@ from regard.run.journal import Journal, NoJournal, RecordListener, last_validati
 from regard.run.model_directory import write_model
 from regard.run.setup import Setup
 from regard.run.state import TrainingState
+
+ORIGIN = "from.json"
+"""The file of a run that names the model with whose weights the run began (`run.finetuning`)."""
 
 
 class RunDirectory:
@@ -118,6 +122,17 @@ class RunDirectory:
             checkpoints.save(self.checkpoints, weights, moments, about, keep, randoms)
         self.journal.write("save", step=about["step"])
 
+    def facts(self, setup: Setup) -> dict[str, str]:
+        """The entries about the data in the manifests of checkpoints and of the model.
+
+        The characters of the sources are left out if the run began with the weights of a model,
+        because that model has read other sources, too.
+        """
+        facts = dict(setup.fingerprints)
+        if not (self.path / ORIGIN).exists() and (read := setup.source_characters) is not None:
+            facts[SOURCE_CHARACTERS] = read
+        return facts
+
     def finish(self, setup: Setup, state: TrainingState) -> dict[str, Tensor]:
         """Write the final model (the mean of checkpoints, §6.1) and result.json; return the mean.
 
@@ -147,7 +162,7 @@ class RunDirectory:
         validation = last_validation(self.journal.path)
         figures = {k: v for k, v in validation.items() if k not in ("event", "samples")}
         last = {"last_validation": figures}
-        about = told | same | last
+        about = told | same | last | self.facts(setup)
         write_model(self.path, setup.recipe, setup.tokenizer, weights, about)
         write_file(self.path / "result.json", json.dumps(told | last, indent=1) + "\n")
         self.journal.write("finish", **told)

@@ -20,6 +20,7 @@ from regard.optimizer import FlatAdam
 from regard.recipe import Recipe, assigned_field, changes
 from regard.run import checkpoints
 from regard.run.checkpoints import Keep
+from regard.run.directory import ORIGIN
 from regard.run.model_directory import Model, open_model
 from regard.run.run import Run
 from regard.run.state import TrainingState
@@ -29,7 +30,6 @@ FREE_FIELDS = (
 )  # fmt: skip
 """Recipe fields in which a run may differ from the model that it begins with: no weight's shape
 depends on them."""
-_ORIGIN = "from.json"
 
 
 def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
@@ -83,7 +83,7 @@ def refuse_other_origin(directory: Path, run: Path) -> None:
     A model in `directory` that has changed since the run began counts as another model. A damaged
     RUN/from.json raises RegardError, too.
     """
-    if (run / _ORIGIN).exists():
+    if (run / ORIGIN).exists():
         if _origin(run)["sha256"] != checksum(directory / MANIFEST):
             raise RegardError(
                 f"{run}: was begun with another --from, or that model has changed since: leave "
@@ -100,11 +100,11 @@ def keep_origin(directory: Path, run: Path) -> None:
     written.
     """
     refuse_other_origin(directory, run)
-    if not (run / _ORIGIN).exists():
+    if not (run / ORIGIN).exists():
         with refusing_write_errors(run):
             run.mkdir(parents=True, exist_ok=True)
         origin = {"model": str(directory.resolve()), "sha256": checksum(directory / MANIFEST)}
-        write_file(run / _ORIGIN, json.dumps(origin, indent=1) + "\n")
+        write_file(run / ORIGIN, json.dumps(origin, indent=1) + "\n")
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
     RUN and its parents are removed, too, if they are new and empty. The file stays if it was there
     before, if there is a checkpoint, if another process works in RUN, or after a signal or a kill.
     """
-    path = (run / _ORIGIN).absolute()
+    path = (run / ORIGIN).absolute()
     new = [place for place in (path, *path.parents) if not place.exists()]
     try:
         yield
@@ -140,7 +140,7 @@ def begin_from_model(run: Run) -> None:
     """
     setup, place = run.setup, run.directory
     ended = (place.path / "model.safetensors").exists()
-    named = (place.path / _ORIGIN).exists()
+    named = (place.path / ORIGIN).exists()
     if not named or ended or checkpoints.paths(place.checkpoints):
         return
     origin = _origin(place.path)
@@ -169,7 +169,7 @@ def begin_from_model(run: Run) -> None:
 
 
 def _origin(run: Path) -> dict[str, str]:
-    path = run / _ORIGIN
+    path = run / ORIGIN
     try:
         origin = json.loads(path.read_bytes())
         return {key: str(origin[key]) for key in ("model", "sha256")}

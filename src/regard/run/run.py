@@ -117,7 +117,7 @@ class Run:
             "judged_by": judged_by(setup.recipe.training.best),
             "optimizer": setup.recipe.training.optimizer,
             "batches": training.batches.state(),
-            **setup.fingerprints,
+            **self.directory.facts(setup),
         }
         randoms = setup.processes.all(checkpoints.random_states(setup.processes.rank))
         weights, moments = optimizer.named_weights(), optimizer.state()

@@ -11,6 +11,7 @@ import torch
 from regard.arithmetic.choose import choose_dtype
 from regard.cost import Cost, flop_of_tokens
 from regard.data.batches import Batches, BatchShare
+from regard.data.characters import source_characters
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched
 from regard.data.training_data import batches_of, training_batches, training_pairs
@@ -85,6 +86,12 @@ class Setup:
             "validation": Pairs.open(self.data, "valid").fingerprint,
             "tokenizer": self.tokenizer.fingerprint,
         }
+
+    @cached_property
+    def source_characters(self) -> str | None:
+        """The characters of the training sources, by `data.characters`; None for a parser."""
+        is_text = self.recipe.task.output == "text"
+        return source_characters(self.pairs, self.tokenizer) if is_text else None
 
     def refuse_differences(self) -> None:
         """Raise TrainingError if the processes of the run have different setups."""

@@ -7,7 +7,7 @@ quotation mark or nothing. Training text is not changed.
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from unicodedata import combining
 
@@ -29,25 +29,37 @@ perhaps only lines of the target, counts as unknown. The no-break space that a F
 before each `!` counts as known."""
 
 
-def plainer(tokenizer: AnyTokenizer) -> Callable[[str], str]:
+def texts_of_pieces(tokenizer: Tokenizer, ids: Iterable[int]) -> list[str]:
+    """The text of each learned piece among `ids`, without characters of which it has only a part.
+
+    Special tokens and single bytes are left out.
+    """
+    learned = [[i] for i in ids if i >= len(SPECIAL) + len(BYTE_ALPHABET)]
+    return [piece.replace("\ufffd", "") for piece in tokenizer.decode(learned)]
+
+
+def plainer(tokenizer: AnyTokenizer, characters: str | None = None) -> Callable[[str], str]:
     """A function that rewrites a source line for the tokenizer's vocabulary.
 
-    Characters that no piece has are replaced: letters and separate accents by one character (NFC),
-    then each blank by a space, other punctuation and compatibility characters by plain ones (NFKC),
-    a letter with accents by the letter without them, symbols such as emoji by a space, and
-    invisible characters by nothing. A character for which there is no replacement stays. Then
-    spaces at both ends are removed, and spaces and tabs in a row become one space. Foreign
-    tokenizers have rules of their own, so for them the function returns the line as it is.
+    `characters` has the characters beyond ASCII that source sentences of training have; None means
+    that they are not known. A character is replaced if no piece has it, or if it is not a letter
+    and not in `characters`. The replacements are: one character for a letter and
+    its separate accents (NFC), a space for each blank, plain characters for other punctuation and
+    compatibility characters (NFKC), the letter alone for a letter with accents, a space for
+    symbols such as emoji, and nothing for invisible characters. A character for which there is no
+    replacement stays. Then spaces at both ends are removed, and spaces and tabs in a row become one
+    space. Foreign tokenizers have rules of their own, so for them the function returns the line as
+    it is.
     """
-    return _Plainer(tokenizer) if isinstance(tokenizer, Tokenizer) else str
+    return _Plainer(tokenizer, characters) if isinstance(tokenizer, Tokenizer) else str
 
 
 class _Plainer(dict[int, str]):
     """A table from code points to replacements, for `str.translate`; it fills while it is used."""
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: Tokenizer, characters: str | None):
         super().__init__()
-        self._tokenizer = tokenizer
+        self._tokenizer, self._characters = tokenizer, characters
 
     def __call__(self, line: str) -> str:
         if not (line.isascii() or self._known.issuperset(line)):
@@ -62,15 +74,18 @@ class _Plainer(dict[int, str]):
 
     @cached_property
     def _known(self) -> frozenset[str]:
-        """The characters of ASCII and of the learned pieces.
+        """The characters of ASCII and those of the learned pieces that sources of training have.
 
-        A learned piece that has only blanks is left out if it is not frequent (see FREQUENT).
+        Letters count as known even if only targets have them: names are often copied. A learned
+        piece that has only blanks is left out if it is not frequent (see FREQUENT).
         """
-        learned = range(len(SPECIAL) + len(BYTE_ALPHABET), self._tokenizer.size)
-        pieces = self._tokenizer.decode([[i] for i in learned])
+        pieces = texts_of_pieces(self._tokenizer, range(self._tokenizer.size))
         frequent = len(pieces) / FREQUENT
         counted = (piece for i, piece in enumerate(pieces) if piece.strip() or i < frequent)
-        return frozenset(map(chr, range(128))).union(*counted) - {"\ufffd"}
+        known = frozenset(map(chr, range(128))).union(*counted)
+        if self._characters is None:
+            return known
+        return frozenset(c for c in known if c.isascii() or c.isalpha() or c in self._characters)
 
     def _unknown(self, line: str) -> int:
         return sum(char not in self._known for char in line)

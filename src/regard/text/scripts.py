@@ -1,7 +1,7 @@
 """Scripts and languages of text, for scoring translations and for joining sentences."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Literal
 
@@ -83,6 +83,16 @@ def meet_without_blank(left: str, right: str, tail: int = 1) -> bool:
         left = left.rstrip("’”")
     meeting = CHINESE_OR_JAPANESE.search(left[-tail:] + right[:1])
     return bool(meeting) and not are_korean(left, right)
+
+
+def join_sentences(parts: Sequence[str]) -> str:
+    """Join sentences or their parts by blanks, except in Chinese and Japanese text."""
+    whole = previous = ""
+    for part in filter(None, parts):
+        blank = "" if not whole or meet_without_blank(previous, part) else " "
+        whole += blank + part
+        previous = part
+    return whole
 
 
 def refuse_country(code: str) -> None:

@@ -1,0 +1,36 @@
+"""The characters of the source sentences of training, kept in the manifest of each model."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from regard.data.pair_source import PairSource
+from regard.text.plain import texts_of_pieces
+from regard.text.protocol import AnyTokenizer
+from regard.text.tokenizer import Tokenizer
+
+MOST_SENTENCES = 50_000
+"""If there are more source sentences, this many are read, evenly spread over the text."""
+SOURCE_CHARACTERS = "source_characters"
+"""The key in a manifest for the result of `source_characters`."""
+
+
+def source_characters(pairs: PairSource, tokenizer: AnyTokenizer) -> str | None:
+    """The characters beyond ASCII in pieces of source sentences, in the order of their code points.
+
+    A character that no piece has whole is left out: it is spelled byte by byte. At most
+    MOST_SENTENCES sentences are read. Returns None for a foreign tokenizer.
+    """
+    if not isinstance(tokenizer, Tokenizer):
+        return None
+    count = min(len(pairs), MOST_SENTENCES)
+    sentences = [pairs.source(i * len(pairs) // count) for i in range(count)]
+    pieces = texts_of_pieces(tokenizer, np.unique(np.concatenate(sentences)).tolist())
+    return "".join(sorted(char for char in set().union(*pieces) if not char.isascii()))
+
+
+def characters_in(manifest: Mapping[str, Any]) -> str | None:
+    """The characters in a model's manifest; None if there are none, as in older manifests."""
+    characters = manifest.get(SOURCE_CHARACTERS)
+    return characters if isinstance(characters, str) else None
