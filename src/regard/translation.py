@@ -103,7 +103,8 @@ class Translator(Decoding):
     """A model or an ensemble with its tokenizer and search.
 
     A source may have at most `longest` pieces, </s> included. `characters` are those of the sources
-    in training, for `plainer`, or None if they are not known. `exact` means the same as in `load`. If `exact` is True or None, `open_to_decode` must have opened `model` with this `exact`.
+    in training, as for `plainer`. `exact` means the same as in `load`. If `exact` is True or None,
+    `open_to_decode` must have opened `model` with this `exact`.
 
     Only one thread may use a translator at a time. On a CPU, the batches of a translation share
     PyTorch's threads, or are decoded by copies of this process if there are many batches.

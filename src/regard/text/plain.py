@@ -41,15 +41,15 @@ def texts_of_pieces(tokenizer: Tokenizer, ids: Iterable[int]) -> list[str]:
 def plainer(tokenizer: AnyTokenizer, characters: str | None = None) -> Callable[[str], str]:
     """A function that rewrites a source line for the tokenizer's vocabulary.
 
-    `characters` has the characters beyond ASCII that source sentences of training have; None means
+    `characters` are the characters beyond ASCII of the source sentences in training; None means
     that they are not known. A character is replaced if no piece has it, or if it is not a letter
-    and not in `characters`. The replacements are: one character for a letter and
-    its separate accents (NFC), a space for each blank, plain characters for other punctuation and
-    compatibility characters (NFKC), the letter alone for a letter with accents, a space for
-    symbols such as emoji, and nothing for invisible characters. A character for which there is no
-    replacement stays. Then spaces at both ends are removed, and spaces and tabs in a row become one
-    space. Foreign tokenizers have rules of their own, so for them the function returns the line as
-    it is.
+    and not in `characters`. A letter and its separate accents become one character (NFC), a blank
+    becomes a space, and other punctuation and compatibility characters become plain ones (NFKC). A
+    letter with accents becomes the letter alone. A symbol such as an emoji becomes a space, and an
+    invisible character is left out. A character for which there is no replacement stays.
+
+    Then spaces at both ends are removed, and spaces and tabs in a row become one space. Foreign
+    tokenizers have rules of their own, so for them the function returns the line as it is.
     """
     return _Plainer(tokenizer, characters) if isinstance(tokenizer, Tokenizer) else str
 
