@@ -192,7 +192,7 @@ TRAINING = (
         quote="label smoothing of value ε_ls = 0.1",
         theirs="the same",
         ours="the same, or as a row of Table 3 says; `regard train --time` takes 0.3 where a text "
-        "is read more than 30 times",
+        "is read more than 12 times",
         why="translations of a text that is read often are better with 0.3",
         tests=("tests/test_paper.py", "tests/test_loss.py"),
         judge=as_row("training.label_smoothing"),
