@@ -10,9 +10,7 @@ from regard.errors import ModelError
 from regard.files.tensors import write_tensors
 from regard.run.averaging import average_run, average_weights
 from regard.run.checkpoints import Checkpoint
-from regard.run.run import Run
-from regard.training import train
-from run.copying import RECIPE, prepared
+from run.copying import prepared, trained
 
 
 def checkpoint(path: Path, **weights: Tensor) -> Checkpoint:
@@ -54,11 +52,7 @@ def test_nothing_to_average_and_strangers_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_step_that_is_named_twice_counts_once(tmp_path: Path) -> None:
-    run = Run(tmp_path / "run", RECIPE, prepared(tmp_path))
-    try:
-        train(run, lambda _: {"loss": 1.0})
-    finally:
-        run.close()
+    trained(tmp_path / "run", prepared(tmp_path), validate=lambda _: {"loss": 1.0})
     for steps, out in (([8, 10], "once"), ([10, 8, 10], "twice")):
         found = average_run(tmp_path / "run", tmp_path / out, 5, pytest.fail, steps=steps)
         assert found == [8, 10]
@@ -67,11 +61,7 @@ def test_a_step_that_is_named_twice_counts_once(tmp_path: Path) -> None:
 
 
 def test_a_damaged_checkpoint_is_warned_of_once(tmp_path: Path) -> None:
-    run = Run(tmp_path / "run", RECIPE, prepared(tmp_path))
-    try:
-        train(run, lambda _: {"loss": 1.0})
-    finally:
-        run.close()
+    trained(tmp_path / "run", prepared(tmp_path), validate=lambda _: {"loss": 1.0})
     (tmp_path / "run/checkpoints/step-11/weights.safetensors").write_bytes(b"")
     warnings: list[str] = []
     assert average_run(tmp_path / "run", tmp_path / "out", 2, warnings.append, best=True) == [8, 10]

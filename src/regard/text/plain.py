@@ -94,7 +94,7 @@ class _Plainer(dict[int, str]):
         kind = unicodedata.category(char)
         if kind in ("Zs", "Zl", "Zp"):  # blanks
             return " "
-        if kind in ("Cf", "Mn", "Me"):  # without a shape, such as a soft hyphen, or a lone accent
+        if kind in ("Cf", "Mn", "Me"):  # a soft hyphen or a separate accent, for example
             return ""
         plain = "".join(_ASCII.get(c, c) for c in unicodedata.normalize("NFKC", char))
         if kind == "No" and "/" in plain:
