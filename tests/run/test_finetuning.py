@@ -76,6 +76,17 @@ def test_it_trains_to_its_end_and_the_same_command_goes_on(
     assert events.count("begin") == 1
 
 
+def test_before_the_first_step_the_optimizer_may_change(
+    data: Path, model: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    begun(run, data, model)
+    with pytest.raises(ZeroDivisionError):
+        trained(run, data, RECIPE.but(optimizer="muon"), listeners=(lambda _: 1 // 0,))
+    trained(run, data, RECIPE, accept_changes=True)
+    assert open_model(run).manifest["step"] == RECIPE.training.steps
+
+
 def test_what_does_not_fit_the_model_is_refused(data: Path, model: Path, tmp_path: Path) -> None:
     shape = r"another shape \(model\.heads: 2 -> 4"
     with pytest.raises(ModelError, match=shape):

@@ -130,7 +130,8 @@ class Resumption:
         earlier = begun(self._directory.path) or setup.recipe
         # Checkpoints of older versions have neither "optimizer" nor "judged_by".
         learned_by = about.get("optimizer", earlier.training.optimizer)
-        refuse_adam_after_muon(self._directory.path, learned_by, setup.recipe)
+        if checkpoint.step:  # before the first step, all moments are 0
+            refuse_adam_after_muon(self._directory.path, learned_by, setup.recipe)
         try:
             randoms = checkpoints.restore(checkpoint, optimizer)
             state = TrainingState.restored(about["state"])
