@@ -53,3 +53,8 @@ def test_what_is_no_safetensors_is_refused_by_name(
     path.write_bytes(content)
     with pytest.raises(ModelError, match=r"junk\.safetensors"):
         read_tensors(path)
+
+
+def test_a_missing_file_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="gone: cannot be read: No such file"):
+        read_tensors(tmp_path / "gone")

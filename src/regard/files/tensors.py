@@ -48,10 +48,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         if _is_utf8(path):
             return safetensors.torch.load_file(path)
         return safetensors.torch.load(path.read_bytes())  # safetensors opens only UTF-8 paths
-    except (OSError, safetensors.SafetensorError, ValueError, KeyError) as error:
-        raise ModelError(
-            f"{path}: damaged or not safetensors: {reason(error)}: {COPY_AGAIN}"
-        ) from None
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {reason(error)}: {COPY_AGAIN}") from None
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise ModelError(f"{path}: damaged or not safetensors: {error}: {COPY_AGAIN}") from None
 
 
 def _is_utf8(path: Path) -> bool:
