@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from pickle import PicklingError
 from typing import Any
 
 import pytest
@@ -190,6 +191,13 @@ def test_an_error_that_cannot_be_sent_is_told_of(error: Exception, said: str) ->
         raise error
 
     with copies(job, range(3)) as results, pytest.raises(RegardError, match=said):
+        list(results)
+
+
+@pytest.mark.parametrize(("result", "said"), [(threading.Lock(), "lock"), (lambda: 0, "lambda")])
+def test_a_result_that_cannot_be_sent_is_told_of(result: Any, said: str) -> None:
+    wrong = (TypeError, AttributeError, PicklingError)
+    with copies(lambda _: result, range(3)) as results, pytest.raises(wrong, match=said):
         list(results)
 
 

@@ -78,8 +78,9 @@ class Copies(Generic[_Task, _Result]):
     def __iter__(self) -> Iterator[_Result]:
         """Yield `job(task)` for each task, in order.
 
-        Results must be picklable. An exception that a job raises is raised here in place of the
-        job's result. Raises RegardError if a copy has ended, for example because it was killed.
+        An exception that a job raises is raised here in place of the job's result, and so is the
+        exception of a result that cannot be pickled. Raises RegardError if a copy has ended, for
+        example because it was killed.
         """
         left, busy = iter(range(self._count)), set[Connection]()
         answers: dict[int, tuple[_Result, Exception | None]] = {}
@@ -183,7 +184,11 @@ def _run_tasks(
         with suppress(EOFError, OSError):
             while True:
                 number = own_end.recv()
-                own_end.send((number, *_answer(job, tasks[number])))
+                result, error = _answer(job, tasks[number])
+                try:
+                    own_end.send((number, result, error))
+                except (pickle.PicklingError, AttributeError, TypeError) as unsendable:
+                    own_end.send((number, None, _sent(unsendable)))
     finally:
         # sys.exit is not used: it would flush the parent's buffers and call the parent's handlers.
         os._exit(1)
