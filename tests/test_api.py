@@ -121,6 +121,16 @@ def test_an_empty_path_is_not_the_current_directory(
     assert sorted(folder.iterdir()) == before
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"], ids=["NUL", "surrogate"])
+@pytest.mark.parametrize("argument", ["out", "source", "tokenizer", "recipe", "data", "start_from"])
+def test_what_cannot_name_a_file_is_refused(argument: str, name: str, folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    given = Path(name) if argument == "recipe" else name
+    with pytest.raises(RegardError, match=r"'(\./)?a\\(x00|ud800)b':? cannot (name|read)"):
+        regard.train(**{**EN_DE, "out": "none", argument: given})
+    assert sorted(folder.iterdir()) == before
+
+
 @pytest.mark.parametrize(
     ("function", "given"),
     [
@@ -132,7 +142,9 @@ def test_an_empty_path_is_not_the_current_directory(
 )
 def test_what_is_no_whole_number_is_named(function: Any, given: dict[str, Any]) -> None:
     [name] = given
-    with pytest.raises(TypeError, match=f"{name}: expected a whole number, not "):
+    with pytest.raises(
+        TypeError, match=f"{name}: expected (a whole number|whole numbers in .*), not"
+    ):
         function(**EN_DE, out="none", **given)
     assert not Path("none").exists()
 

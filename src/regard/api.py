@@ -9,6 +9,7 @@ A function imports PyTorch only when it is called, because PyTorch takes over a 
 """
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -96,14 +97,13 @@ def prepare(
     files = _files(
         source, target, valid_source, valid_target, trees, valid_trees, silver, silver_share, mix
     )
-    _refuse_empty({"--out": out, "--tokenizer": tokenizer})
     with heard(progress) as hear:
         return prepare_files(
             files,
-            Path(out),
+            _named(out, "--out"),
             recipe=_recipe(recipe),
             assignments=_assignments(changes),
-            tokenizer=_path(tokenizer),
+            tokenizer=_path(tokenizer, "--tokenizer"),
             workers=None if workers is None else _whole("workers", workers),
             progress=hear,
         )
@@ -188,10 +188,9 @@ def train(
 
     began, text = monotonic(), (source, target, valid_source, valid_target)
     files = _files(*text, trees, valid_trees, silver, silver_share, mix)
-    _refuse_empty({"--out": out, "--data": data, "--tokenizer": tokenizer, "--from": start_from})
     start = Start(
-        Path(out), files, _path(data), _path(tokenizer), _recipe(recipe),
-        _assignments(changes), task, _path(start_from), minutes,
+        _named(out, "--out"), files, _path(data, "--data"), _path(tokenizer, "--tokenizer"),
+        _recipe(recipe), _assignments(changes), task, _path(start_from, "--from"), minutes,
     )  # fmt: skip
     _refuse_unfit(start)
     together, parts = processes or ALONE, micro_batches and _whole("micro_batches", micro_batches)
@@ -279,18 +278,25 @@ def _whole(name: str, given: int) -> int:
 
 
 def _paths(given: Paths) -> tuple[Path, ...]:
-    return (Path(given),) if isinstance(given, str | Path) else tuple(map(Path, given))
+    return tuple(map(_named, (given,) if isinstance(given, str | Path) else given))
 
 
-def _refuse_empty(paths: dict[str, str | Path | None]) -> None:
-    """Raise RegardError, with the option's name, for "", which would mean the current directory."""
-    for option, path in paths.items():
-        if path == "":
-            raise RegardError(f"{option} has no value: name a file or a directory")
+def _named(given: str | Path, option: str = "") -> Path:
+    """The Path; raises RegardError for a text with a NUL character or a lone surrogate.
+
+    Also raises RegardError, with the option's name, for "", which would mean the current directory.
+    """
+    if given == "" and option:
+        raise RegardError(f"{option} has no value: name a file or a directory")
+    try:
+        os.access(given, os.F_OK)
+    except ValueError as error:
+        raise RegardError(f"{str(given)!r:.200} cannot name a file: {error}") from None
+    return Path(given)
 
 
-def _path(given: str | Path | None) -> Path | None:
-    return None if given is None else Path(given)
+def _path(given: str | Path | None, option: str) -> Path | None:
+    return None if given is None else _named(given, option)
 
 
 def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":

@@ -253,6 +253,8 @@ class Recipe(Section):
             raise RecipeError(f"{path}: cannot read the recipe: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise RecipeError(f"{path}: a recipe is UTF-8 text: {error.reason}") from None
+        except ValueError as error:  # the path has a NUL character or a lone surrogate
+            raise RecipeError(f"{str(path)!r:.200}: cannot read the recipe: {error}") from None
         if len(text) > _LONGEST_FILE:
             raise RecipeError(f"{path}: a recipe has at most {_LONGEST_FILE:,} characters")
         return cls.from_toml(text, bases, where=str(path))
