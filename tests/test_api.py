@@ -137,6 +137,8 @@ def test_what_cannot_name_a_file_is_refused(argument: str, name: str, folder: Pa
         (regard.prepare, {"workers": "2"}),
         (regard.prepare, {"workers": 2.5}),
         (regard.prepare, {"mix": [1.5]}),
+        (regard.prepare, {"mix": 2}),
+        (regard.train, {"mix": 2}),
         (regard.train, {"micro_batches": 2.5}),
     ],
 )

@@ -264,6 +264,8 @@ def _files(
 ) -> "TrainingFiles":
     from regard.inputs import TrainingFiles
 
+    if not isinstance(mix, Iterable):
+        raise TypeError(f"mix: expected whole numbers in a list, not {mix!r:.80}")
     text = _paths(source), _paths(target), _paths(valid_source), _paths(valid_target)
     parsed = _paths(trees), _paths(valid_trees), _paths(silver)
     return TrainingFiles(*text, *parsed, silver_share, tuple(_whole("mix", share) for share in mix))
