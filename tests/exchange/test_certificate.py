@@ -125,6 +125,8 @@ def test_it_lies_in_a_sealed_directory_or_nothing_does(tmp_path: Path, model: Mo
     assert Certificate.read(tmp_path) is None
     with pytest.raises(RegardError, match="exists already"):
         write_certified(out, fill, lambda _: certificate, {})
+    with pytest.raises(RegardError, match="cannot write: File name too long"):
+        write_certified(tmp_path / ("x" * 300), fill, lambda _: certificate, {})
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "{}", '{"date": 1}', "[" * 10**5, "x" * 2**21])

@@ -37,8 +37,10 @@ def write_certified(
 def refuse_existing(out: Path) -> None:
     """Raise RegardError if `out` exists already and is not an empty directory.
 
-    The current directory and a symbolic link are refused, too, even if the directory is empty.
+    The current directory and a symbolic link are refused, too, even if the directory is empty; and
+    so is a path that cannot be reached, or a directory that cannot be read.
     """
     refuse_current(out)
-    if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
-        raise RegardError(f"{out}: exists already: choose another --out, or remove it")
+    with refusing_write_errors(out):
+        if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
+            raise RegardError(f"{out}: exists already: choose another --out, or remove it")
