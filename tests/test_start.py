@@ -362,6 +362,19 @@ def test_bad_files_are_refused_before_the_machine_is_measured(
         decide(Start(tmp_path / "run", files))
 
 
+@pytest.mark.parametrize("text", ["", "\n\n"])
+def test_blank_validation_files_are_refused_before_the_machine_is_measured(
+    text: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regard.start, "choose", None)
+    blank = tmp_path / "blank"
+    blank.write_text(text)
+    valid = {"valid_source": [blank], "valid_target": [blank]}
+    files = TrainingFiles(**(paths(made)["text"] | valid))  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=f"{blank}: no pair to validate on: give more text, or"):
+        decide(Start(tmp_path / "run", files))
+
+
 def test_the_task_and_the_settings_change_the_recipe(made: Path, tmp_path: Path) -> None:
     files = TrainingFiles(trees=[made / "mrg"])
     assignments = ["training.steps=7", "training.warmup_steps=5"]

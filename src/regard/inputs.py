@@ -8,10 +8,11 @@ from regard.budget.text import ParallelText
 from regard.data.aligned import AlignedText, Progress
 from regard.data.pairs import prepared_manifest
 from regard.data.prepare import Report, prepare_text
-from regard.errors import RecipeError, RegardError
+from regard.errors import DataError, RecipeError, RegardError
 from regard.files.lines import text_checksum
 from regard.presets import SMALL, SMALL_PARSE, recipe_named
 from regard.recipe import Recipe, TokenizerRecipe, assigned_field
+from regard.text.cleaning import is_empty
 from regard.text.opening import open_tokenizer
 from regard.text.tokenizer import CONTINUED, Tokenizer, TokenizerKind
 
@@ -119,10 +120,15 @@ class TrainingFiles:
         """Measure the text; raises the errors of `ParallelText.of` and `AlignedText.pairs`.
 
         The validation files are read, too: a file that cannot be read, or whose lines have no
-        counterparts, is refused now and not after long work.
+        counterparts, is refused now and not after long work, and so are files without a pair.
         """
-        for _ in AlignedText(self.valid_source, self.valid_target).pairs():
-            pass
+        valid = AlignedText(self.valid_source, self.valid_target).pairs()
+        if self.valid_source and not sum(not is_empty(*pair) for pair in valid):
+            raise DataError(
+                "no pair to validate on: give more text, or leave out --valid-source and "
+                "--valid-target",
+                self.valid_source[0],
+            )
         return ParallelText.of(self.source, self.target, tokenizer)
 
     def refuse_other_than(self, data: Path, run: Path) -> None:
