@@ -157,6 +157,15 @@ def test_only_one_process_trains_in_a_directory(tmp_path: Path, data: Path) -> N
     Run(tmp_path / "run", RECIPE, data).close()
 
 
+def test_a_lock_that_stays_when_its_machine_is_lost_goes_with_its_file(
+    tmp_path: Path, data: Path
+) -> None:
+    lost = Run(tmp_path / "run", RECIPE, data)
+    (tmp_path / "run" / ".lock").unlink()
+    Run(tmp_path / "run", RECIPE, data).close()
+    lost.close()
+
+
 def test_where_a_file_system_has_no_locks_a_run_begins_with_a_warning(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
