@@ -21,6 +21,15 @@ def test_a_manifest_cannot_command_the_terminal(world: World) -> None:
     assert r"imported     from \x1b[31m  (None), by regard None" in shown.stdout, shown
 
 
+def test_json_cannot_command_the_terminal_and_loses_nothing(world: World) -> None:
+    model, name = world.copy("model"), "\x1b[31m\x7f\x9b31m\u2028é"
+    reseal(model, imported={"from": name})
+    shown = regard("info", model, "--json").stdout
+    assert shown.replace("\n", "").isprintable()
+    assert "é" in shown
+    assert name in json.loads(shown)["provenance"]["imported"]["from"]
+
+
 def test_a_certificate_of_logits_that_are_all_equal(world: World) -> None:
     model = world.copy("model")
     empty = {"conversion": "x", "date": "", "versions": {}, "files": {}}

@@ -206,6 +206,14 @@ def test_each_sentence_of_a_paragraph_gets_the_code_of_its_line() -> None:
     assert list(written) == [">>DE<<THE DOG. >>DE<<A CAT.", "A BIRD."]
 
 
+@pytest.mark.parametrize("kind", [SentenceLines, ParagraphLines])
+def test_a_line_of_json_has_nothing_that_commands_a_terminal_or_ends_the_line(kind: type) -> None:
+    lines = kind(Shouting(), Path("-"), 1, True, True, False, False, 9, "en")
+    (written,) = lines.translated(["a\x9b31mé\u2028b"])
+    assert written.isprintable()
+    assert r"A\u009b31MÉ" in written
+
+
 def test_paragraphs_in_a_file_are_those_of_standard_output(world: World) -> None:
     text = world.write("in.txt", "The dog sees. The cat likes!\n\nthe bird\n" * 99)
     command = ["translate", world.made / "model", "-i", text, "--paragraphs", "en", "--no-retry"]

@@ -1,5 +1,6 @@
-"""Standard error, where all commands write notes and progress bars."""
+"""Notes and progress bars, which go to standard error, and JSON for standard output."""
 
+import json
 import os
 import sys
 from functools import cache
@@ -50,6 +51,18 @@ class _StandardError:
 def silence(stream: TextIO) -> None:
     """Redirect an unwritable stream to /dev/null, so that Python can flush the stream at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
+
+
+def json_for_terminal(value: Any, indent: int | None = None) -> str:
+    """The JSON of a value, without characters that could control a terminal or end a line.
+
+    Such characters are escaped, for example the character U+009B as \\u009b, so nothing is lost.
+    """
+    # JSON itself escapes the control characters below U+0020.
+    return json.dumps(value, indent=indent, ensure_ascii=False).translate(_ESCAPES)
 
 
 def note(message: str) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.amounts import count_of
+from regard.cli.console import json_for_terminal
 from regard.cli.options import ModelArgument
 from regard.errors import printable
 
@@ -23,13 +24,11 @@ def info(model: ModelArgument, as_json: _JsonOption = False) -> None:
     - `regard info runs/x`
     - `regard info models/opus --json | jq .certificate`
     """
-    import json
-
     from regard.exchange.info import info_of
 
     found = info_of(model)
     if as_json:
-        typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
+        typer.echo(json_for_terminal(found, indent=1))
         return
     print_rows(_rows(found))
 

@@ -1,7 +1,6 @@
 """`regard look`: shows where heads attend, as page, figure, text or numbers; or draws the model."""
 
 import io
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from regard.cli.console import note
+from regard.cli.console import json_for_terminal, note
 from regard.cli.options import ModelArgument, ThreadsOption
 from regard.errors import ModelError, RecipeError, unknown
 from regard.files.whole import write_file
@@ -255,7 +254,7 @@ class _View:
 
     def write_json(self, path: Path) -> None:
         """Write all of `found` as JSON to the file `path`, or to standard output if it is "-"."""
-        content = json.dumps(self.found.as_json(), ensure_ascii=False)
+        content = json_for_terminal(self.found.as_json())
         if str(path) == "-":
             typer.echo(content)
         else:

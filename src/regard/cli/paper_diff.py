@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.console import json_for_terminal
 from regard.cli.options import SetOption
 from regard.errors import RegardError
 
@@ -94,7 +95,7 @@ def _show_paper(
     made = departures_of(recipe, facts, row)
     kind = "a recipe" if facts is NO_FACTS else "this directory"
     if as_json:
-        typer.echo(json.dumps(_as_json(what, made), ensure_ascii=False))
+        typer.echo(json_for_terminal(_as_json(what, made)))
         return
     rows = [("Compared with", made.row)]
     if made.closest != made.row:
@@ -168,7 +169,7 @@ def _show_usual(recipe: "Recipe", code_base: str, as_json: bool) -> None:
             "fields": [one._asdict() for one in fields],
             "beyond": [one._asdict() for one in usual.beyond],
         }
-        typer.echo(json.dumps(shown, ensure_ascii=False))
+        typer.echo(json_for_terminal(shown))
         return
     typer.echo(f"Compared with {usual.name} ({usual.source}).")
     rows = [(one.field, json.dumps(one.theirs), json.dumps(one.ours)) for one in fields]

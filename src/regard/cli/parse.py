@@ -1,6 +1,5 @@
 """`regard parse`: reads sentences, and writes their trees in the same order."""
 
-import json
 import math
 import shutil
 import sys
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.console import json_for_terminal
 from regard.cli.options import (
     BeamOption,
     InputOption,
@@ -167,10 +167,10 @@ def _json(best: "Sequence[Parse]") -> str:
     from regard.parsing import treebank_line
 
     if not best:
-        return json.dumps({"tree": None})
+        return json_for_terminal({"tree": None})
     one = best[0]
     found = {"tree": treebank_line(one.tree), "score": one.score, "confidence": one.confidence}
-    return json.dumps(found, ensure_ascii=False)
+    return json_for_terminal(found)
 
 
 def _write_svg(path: Path, tree: "Tree") -> None:

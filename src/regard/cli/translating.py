@@ -1,6 +1,5 @@
 """Translates lines of text, and formats the translations for `regard translate`."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +7,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.console import note
+from regard.cli.console import json_for_terminal, note
 from regard.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ class SentenceLines:
         alignment = self._alignment(line, best[0].text) if self.align else None
         if self.as_json:
             facts = _facts(its) | ({} if alignment is None else {"alignment": alignment})
-            return json.dumps(facts, ensure_ascii=False)
+            return json_for_terminal(facts)
         if self.n_best == 1:
             text = _on_one_line(best[0].text)
             return text if alignment is None else f"{text} ||| {alignment}"
@@ -154,7 +153,7 @@ class ParagraphLines(SentenceLines):
             text = passage.joined([one.translations[0].text for one in its])
             each = zip(passage.sentences, its, strict=True)
             facts = {"text": text, "sentences": [{"source": s} | _facts(one) for s, one in each]}
-            yield json.dumps(facts, ensure_ascii=False) if self.as_json else text
+            yield json_for_terminal(facts) if self.as_json else text
 
     def measured(self, lines: list[str], first: int) -> int:
         """Count as in the base class; raises MissingExtra if the extra `serve` is missing, too."""
