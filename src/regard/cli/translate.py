@@ -36,7 +36,7 @@ _ParagraphsOption = Annotated[
     typer.Option(
         "--paragraphs",
         metavar="LANGUAGE",
-        help="Cut lines into sentences by the rules of their language: en, ko and so on.",
+        help="Cut lines into sentences by their language's rules: en, ko; others as English.",
     ),
 ]
 _AlignmentsOption = Annotated[
