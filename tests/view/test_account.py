@@ -147,6 +147,16 @@ def test_how_much_less_probable_is_told_although_no_float_can_hold_it(model: Mod
     assert searched(model, after, longest=6).why.endswith("it is 10^360 times less probable.")
 
 
+@pytest.mark.parametrize("beam", [1, 2])
+def test_no_token_can_follow(model: Model, beam: int) -> None:
+    account = searched(model, {"": {"a": 1.0}, "a": {}}, longest=9, beam=beam)
+    assert fates(account) == [{"*a": "dies"}, {}]
+    assert account.ending == "The search ended because no token could follow."
+    assert account.why.startswith('"a" won with 0.000')
+    nothing = searched(model, {"": {}}, longest=9, beam=beam)
+    assert nothing.why.startswith('"" won with 0.000')
+
+
 def test_nothing_finishes(model: Model) -> None:
     account = searched(model, {"": {"a": 1.0}, "a": {"a": 1.0}}, longest=2)
     assert fates(account) == [{"*a": "lives"}, {"*aa": "left"}]

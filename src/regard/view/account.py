@@ -100,7 +100,8 @@ class SearchRecorder:
     def account(self, tokenizer: AnyTokenizer, recipe: SearchRecipe, longest: int) -> Account:
         """An account of the recorded search; `longest` is the maximum length, </s> included."""
         _, live, finished = self._steps[-1]
-        best = (finished or live)[0]
+        final = self._final()
+        best = final[0]
         steps = []
         for number, (candidates, alive, kept) in enumerate(self._steps):
             after = self._steps[number + 1][1:] if number + 1 < len(self._steps) else None
@@ -122,8 +123,16 @@ class SearchRecorder:
         return Account(
             tuple(steps),
             _ending(live, finished, recipe, longest),
-            self._why(finished or live, tokenizer, recipe),
+            self._why(final, tokenizer, recipe),
         )
+
+    def _final(self) -> list[_Path]:
+        """The hypotheses from which the search chose its result, the best first.
+
+        They are the finished ones, else the live ones, else the last live ones that there were.
+        """
+        pools = (finished or live for _, live, finished in reversed(self._steps))
+        return next(filter(None, pools), [_Path((), 0.0, 0.0)])
 
     def _why(self, final: list[_Path], tokenizer: AnyTokenizer, recipe: SearchRecipe) -> str:
         best = final[0]
@@ -201,6 +210,8 @@ def _sum(path: _Path, recipe: SearchRecipe) -> str:
 
 
 def _ending(live: list[_Path], finished: list[_Path], recipe: SearchRecipe, longest: int) -> str:
+    if not live and not finished:
+        return "The search ended because no token could follow."
     if not live:
         only = "</s> was the best continuation"
         ended = only if recipe.beam == 1 else "every candidate ended in </s>"
