@@ -72,7 +72,7 @@ class Cache:
         """A cache that holds only the sentences with these indices."""
         keys, values = (store.index_select(0, sentences) for store in (self.keys, self.values))
         cache = type(self)(keys, values, self._multiple)
-        cache.slots = self.slots
+        cache.slots, cache._roomy = self.slots, self._roomy
         return cache
 
     def with_room(self, slots: int) -> Self:

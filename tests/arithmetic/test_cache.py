@@ -55,6 +55,14 @@ def test_new_slots_are_written_where_each_sentence_has_room() -> None:
         assert store[1].any(-1).nonzero()[:, 1].tolist() == [1, 2]
 
 
+def test_some_sentences_of_a_cache_with_room_keep_the_room() -> None:
+    cache = Cache(torch.randn(2, 1, 3, 4), torch.randn(2, 1, 3, 5)).with_room(8)
+    some = cache.of(torch.tensor([1]))
+    some.append(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 5), torch.tensor([[3]]))
+    assert some.slots == some.keys.shape[2] == 8
+    assert some.keys[0, 0, 3].eq(1).all()
+
+
 def test_the_cache_made_of_another_is_its_own() -> None:
     first = Cache(torch.randn(2, 1, 3, 4), torch.randn(2, 1, 3, 4))
     other = first.of(torch.tensor([1]))
