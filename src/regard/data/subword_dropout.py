@@ -6,7 +6,8 @@ and a model learns from rare sub-words too. BPE-dropout helps where text is scar
 Is All You Need" does not use it.
 
 The new sub-words are computed from the ids of a sentence, without its text, so data is prepared as
-usual.
+usual. For this reason, a merge may also cross the places where encoding always divides a word, for
+example after a quotation mark: 'six may become 's and ix. Such words are rare.
 """
 
 from collections.abc import Callable
