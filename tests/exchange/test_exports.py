@@ -15,7 +15,7 @@ import torch
 from engines.exported_models import SHAPES, TOKENIZER, untrained
 from exchange.brief import brief_certificates  # noqa: F401
 from regard.data.rows import one_per_row
-from regard.errors import ModelError, RecipeError, RegardError
+from regard.errors import DataError, ModelError, RecipeError, RegardError
 from regard.exchange import certificate as certificates
 from regard.exchange.certificate import Certificate
 from regard.exchange.exporting import write_export
@@ -199,6 +199,17 @@ def test_text_that_is_cut_otherwise_is_refused(tmp_path: Path) -> None:
             "argos", tmp_path / "model", tmp_path / "x.argosmodel", pair="en-de", text=[text, text]
         )
     assert not list(tmp_path.glob("*.argosmodel"))
+
+
+@pytest.mark.parametrize("content", ["", "\ufeff", " \n\n"])
+def test_a_file_without_text_proves_nothing(content: str, tmp_path: Path) -> None:
+    untrained(tmp_path / "model")
+    text, empty, out = tmp_path / "text", tmp_path / "empty", tmp_path / "x.argosmodel"
+    text.write_text("1 2\n", encoding="utf-8")
+    empty.write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match="empty: has no text"):
+        write_export("argos", tmp_path / "model", out, pair="en-de", text=[text, empty])
+    assert not out.exists()
 
 
 def test_what_the_vocabulary_lacks_is_the_unknown_piece_there_too(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 from regard import __version__
 from regard.engines.exported import Exported
 from regard.engines.opening import translator_by
-from regard.errors import ModelError, RecipeError, unknown
+from regard.errors import DataError, ModelError, RecipeError, unknown
 from regard.exchange.certificate import TOLERANCE, Certificate, Side, certify, unproved
 from regard.exchange.certified import refuse_existing, write_certified
 from regard.exchange.engine_side import EngineSide
 from regard.exchange.parts import tables_of
 from regard.exchange.sentences import SENTENCES
 from regard.exchange.sides import OurSide
-from regard.files.lines import read_lines
+from regard.files.lines import read_lines, shown_name
 from regard.files.manifest import SEAL
 from regard.recipe import SearchRecipe
 from regard.run.model_directory import EXPORTED, Model, open_model
@@ -48,7 +48,7 @@ def write_export(
 
     Raises RecipeError for an invalid option; ModelError if the model cannot be opened, if the
     format cannot represent the model, or if logits differ too much; MissingExtra if a package that
-    the export needs is not installed; DataError for a file of `text` that cannot be read;
+    the export needs is not installed; DataError for a file of `text` that is empty or unreadable;
     RegardError if `out` cannot be written, or exists and is not an empty directory.
     """
     _check(format, precision, changes, pair, text)
@@ -134,7 +134,12 @@ def _to_argos(
             "--text twice, once for each language: export argos proves on these lines that "
             "SentencePiece cuts and joins them as the model's tokenizer does"
         )
-    lines = [line for path in text for line in read_lines(path)]
+    lines = list[str]()
+    for path in text:
+        its = list(read_lines(path))
+        if not any(map(str.strip, its)):
+            raise DataError("has no text: give lines of one language", shown_name(path))
+        lines += its
     return write_argos(model, out, pair, lines, precision, prove)
 
 
