@@ -64,7 +64,7 @@ def expected_path(layer: str, sizes: Sizes) -> int:
         return n
     if layer == "dilated":
         return next(count for count in range(1, n + 1) if k**count >= n)
-    reach = sizes.r // 2 if layer == "restricted" else k - 1
+    reach = max(1, sizes.r // 2) if layer == "restricted" else k - 1
     return max(1, math.ceil((n - 1) / reach))
 
 
