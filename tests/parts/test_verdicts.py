@@ -86,6 +86,7 @@ def test_a_claim_fails_if_a_statement_does() -> None:
     assert overall(findings(HOLDS, HOLDS)) is HOLDS
     assert overall(findings(HOLDS, UNDECIDED)) is UNDECIDED
     assert overall(findings(UNDECIDED, HOLDS, FAILS)) is FAILS
+    assert overall(findings()) is UNDECIDED
 
 
 def test_figures_as_text() -> None:

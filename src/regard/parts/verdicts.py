@@ -108,7 +108,9 @@ def judge_at_most(values: Sequence[float], bound: float) -> Judgement:
 def overall(findings: Sequence[Statement]) -> Judgement:
     """The verdict on a claim: FAILS if one of its statements fails, HOLDS if all of them hold.
 
-    In all other cases, the verdict is UNDECIDED.
+    In all other cases, for example without any statement, the verdict is UNDECIDED.
     """
     found = {finding.verdict for finding in findings}
-    return next(v for v in (Judgement.FAILS, Judgement.UNDECIDED, Judgement.HOLDS) if v in found)
+    if Judgement.FAILS in found:
+        return Judgement.FAILS
+    return Judgement.HOLDS if found == {Judgement.HOLDS} else Judgement.UNDECIDED
