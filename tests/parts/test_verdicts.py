@@ -1,6 +1,7 @@
 """Verdicts from figures: by hand, and by their properties."""
 
 import math
+from statistics import stdev
 
 import pytest
 from hypothesis import given
@@ -18,13 +19,22 @@ from regard.parts.verdicts import (
 )
 
 HOLDS, FAILS, UNDECIDED = Judgement.HOLDS, Judgement.FAILS, Judgement.UNDECIDED
-VALUES = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=10)
+VALUES = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=12)
 
 
 def test_bounds_by_hand() -> None:
     """Differences 1, 2, 3: mean 2, deviation 1, t 2.920 for two degrees of freedom."""
     low, high = bounds([11, 22, 33], [10, 20, 30])
     assert (low, high) == pytest.approx((2 - 2.920 / 3**0.5, 2 + 2.920 / 3**0.5))
+
+
+def test_bounds_of_many_seeds_are_rather_too_wide_than_too_narrow() -> None:
+    """The 95 % quantile of Student's t for 29 degrees of freedom is 1.699."""
+    values = [*range(1, 31)]
+    low, high = bounds(values, [0] * 30)
+    half = stdev(values) / 30**0.5
+    assert 1.699 * half < (high - low) / 2 < 1.9 * half
+    assert low + high == pytest.approx(31)
 
 
 @pytest.mark.parametrize(

@@ -36,13 +36,12 @@ def try_claims(
 ) -> list[Outcome]:
     """Test some claims in the directory `out`; return the outcomes and write `out`/result.json.
 
-    There may be at most ten `seeds`. Parts that an earlier call finished are not done again; a
-    training that was stopped continues. `jobs` processes share the work, each with one thread; if
-    `jobs` is 0, this process does all the work. `heard` is called for each finished part, parts of
-    earlier calls included. Raises DataError if `out` holds damaged parts or parts with other
-    settings, such as another size, or if `out` is prepared data, a run or a model, whose
-    result.json would be overwritten. Raises RegardError if a file cannot be written. Errors of
-    training are raised, too.
+    Parts that an earlier call finished are not done again; a training that was stopped continues.
+    `jobs` processes share the work, each with one thread; if `jobs` is 0, this process does all the
+    work. `heard` is called for each finished part, parts of earlier calls included. Raises
+    DataError if `out` holds damaged parts or parts with other settings, such as another size, or if
+    `out` is prepared data, a run or a model, whose result.json would be overwritten. Raises
+    RegardError if a file cannot be written. Errors of training are raised, too.
     """
     if (out / "recipe.toml").exists() or is_prepared(out):
         raise DataError("is prepared data, a run or a model: choose another --out", out)
