@@ -92,6 +92,16 @@ def test_repeats_are_dropped_within_each_of_the_files_that_are_mixed(
     assert report.train.duplicates == len(shared) > 10
 
 
+@pytest.mark.parametrize("deduplicate", [True, False])
+def test_a_tenth_of_the_different_pairs_is_held_out_though_two_files_have_them(
+    corpus: Corpus, deduplicate: bool
+) -> None:
+    sides = [[side] * 2 for side in (corpus.source, corpus.target)]
+    recipe = RECIPE.but(deduplicate=deduplicate, held_out=50)
+    report = prepare_text(*sides, corpus.out, recipe, mix=(1, 1))
+    assert report.valid.kept == len(SOURCES) // 10
+
+
 def test_the_same_text_and_recipe_give_the_same_bytes(corpus: Corpus) -> None:
     corpus.prepare()
     first = everything_below(corpus.out)

@@ -55,28 +55,33 @@ def survey(
     the same chance, nearly all common pairs would be drawn, and none of their copies would be
     trained on. If data.deduplicate is set or pairs are drawn, the digests of all pairs are written
     to the file `digests`, for `mark_repeats`; otherwise this file is empty. If `mixed` is True,
-    equal pairs of two files have different digests, so that both are kept and count as different.
+    equal pairs of two files have different digests, so that both are kept.
     Raises DataError for a bad line, misaligned files, an empty corpus, or, with `hold_out`, fewer
     than ten different clean pairs; OSError if the file `digests` cannot be written; RegardError if
     a worker process was killed.
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0
+    # A pair that two mixed files have has two digests, but is drawn once. Ten times as many pairs
+    # are drawn then: if the corpus has fewer, all different pairs are drawn, and can be counted.
+    most = 10 * wanted if mixed else wanted
     pairs = clean = characters = unspaced = 0
     drawn: dict[TextPair, tuple[int, int]] = {}
     with digests.open("wb") as file:
-        job = _Surveyor(rules, recipe.training.seed, wanted, mixed)
+        job = _Surveyor(rules, recipe.training.seed, most, mixed)
         for found in text.each("survey", job, workers):
             pairs += found.pairs
             clean += found.clean
             characters += found.characters
             unspaced += found.unspaced
             file.write(found.digests)
-            drawn = _lowest(wanted, drawn, found.drawn)
+            drawn = _lowest(most, drawn, found.drawn)
     if not pairs:
         raise DataError("is empty: give text, one sentence a line", text.files[0][0])
     marks = mark_repeats(digests) if rules.deduplicate or hold_out else None
     different = clean - count_marks(marks) if marks else clean
+    if len(drawn) < most:  # then all different pairs are drawn
+        different = len(drawn)
     if hold_out and different < 10:
         raise DataError(
             f"has {count_of(pairs, 'pair')}, and {count_of(different, 'different one')} that can "
@@ -84,7 +89,7 @@ def survey(
             "validation files",
             text.files[0][0],
         )
-    few = sorted(list(drawn)[: different // 10], key=lambda pair: drawn[pair][1])
+    few = sorted(list(drawn)[: min(wanted, different // 10)], key=lambda pair: drawn[pair][1])
     repeats = marks if rules.deduplicate else None
     return Survey(pairs, clean, characters, unspaced, few, repeats)
 
