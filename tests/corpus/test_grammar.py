@@ -353,8 +353,15 @@ def test_a_corpus_on_disk_is_the_stream(tmp_path):
         written = (tmp_path / "new" / f"train.{suffix}").read_text(encoding="utf-8")
         assert written == "".join(f"{line}\n" for line in expected)
     assert len(list((tmp_path / "new").iterdir())) == 2
-    with pytest.raises(DataError, match="at least 1"):
-        write_corpus(tmp_path / "train", seed=11, sentences=0)
     write_treebank(tmp_path / "trees" / "train.mrg", seed=11, trees=13)
     written = (tmp_path / "trees" / "train.mrg").read_text(encoding="utf-8")
     assert written == "".join(f"( {e.tree})\n" for e in there)
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_corpus_without_sentences_is_refused(tmp_path, count):
+    with pytest.raises(DataError, match="sentences is empty: ask for at least 1"):
+        write_corpus(tmp_path / "new" / "train", 11, count)
+    with pytest.raises(DataError, match="trees is empty: ask for at least 1"):
+        write_treebank(tmp_path / "new" / "train.mrg", 11, count)
+    assert not (tmp_path / "new").exists()

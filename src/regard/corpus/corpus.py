@@ -147,8 +147,10 @@ def write_treebank(path: Path, seed: int, trees: int) -> None:
     """Write the English trees of the first `trees` examples of `seed`, one on each line.
 
     A tree is in Penn bracketing, with an outer bracket without a label: ( (S ...)). Raises
-    RegardError if the file cannot be written.
+    DataError for fewer than one tree, and RegardError if the file cannot be written.
     """
+    if trees < 1:
+        raise DataError(f"a treebank of {trees} trees is empty: ask for at least 1")
     with refusing_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = (f"( {one.tree})\n" for one in itertools.islice(examples(seed), trees))
