@@ -172,6 +172,13 @@ class TestQuotes:
         other = b"(S " + self.kept + A + self.kept + b")"
         assert counts(one, other, self.parameters) == BracketCounts(1, 1, 1, 0, 3, 1)
 
+    def test_one_mark_of_the_gold_sentence_is_put_back_for_each_of_two_others(self) -> None:
+        """EVALB moves it past its copy, where the next mark finds it; but not in the test tree."""
+        once, twice = self.deleted + A, self.kept + self.kept + A
+        assert counts(once, twice, self.parameters) == BracketCounts(0, 0, 0, 0, 3, 1)
+        one, other = (read_sentence(side, self.parameters) for side in (twice, once))
+        assert mismatch(one, other, self.parameters) == "Length unmatch (3|2)"
+
     def test_a_mark_deleted_on_both_sides_stays_away(self) -> None:
         assert counts(self.deleted + A, self.deleted + A, self.parameters).words == 1
 
