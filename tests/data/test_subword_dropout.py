@@ -139,6 +139,24 @@ def test_every_epoch_has_its_own_sub_words_of_the_same_text(data: Path) -> None:
     assert epochs[0] != epochs[1]
 
 
+def test_sub_words_have_random_numbers_of_their_own_in_each_window(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order of the pairs and the order of the batches are drawn with others."""
+    states, real = list[int](), np.random.PCG64
+
+    def made(seed: np.random.SeedSequence) -> np.random.PCG64:
+        states.append(real(seed).state["state"]["state"])
+        return real(seed)
+
+    monkeypatch.setattr("regard.data.batches.WINDOW_PAIRS", 150)
+    monkeypatch.setattr(np.random, "PCG64", made)
+    batches = training_batches(data, RECIPE)
+    while batches.epoch < 2:
+        batches.take(1)
+    assert len(set(states)) == len(states) == 2 * (1 + 2 * 3)  # two epochs of three windows
+
+
 def test_batches_come_back_after_a_stop_and_in_another_process(data: Path) -> None:
     plain = training_batches(data, RECIPE)
     plain.take(3)
