@@ -12,7 +12,7 @@ def test_words_are_counted_as_they_are_encoded() -> None:
         "Ġthe": 2,
         "Ġcat": 2,
         "'s": 1,
-        "Ġ": 2,  # before an empty word, and the empty line
+        "Ġ": 1,  # before an empty word; an empty line has no words
         "Ġmat": 1,
         ",": 1,
         "Ġ12": 1,

@@ -20,7 +20,7 @@ def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
     word is written as one printable character.
     """
     counts: Counter[str] = Counter()
-    for line in lines:
+    for line in filter(None, lines):  # an empty line has no words
         counts.update(line.split(" "))
         # Words that occur only once are kept as long as there is room: in a text without blanks,
         # nearly every line is one word that occurs only once.
