@@ -16,7 +16,7 @@ from regard.budget.choice import Choice, Speed, choose, for_several_times
 from regard.budget.loss import expected_loss, weights_of
 from regard.budget.speed import tokens_per_second
 from regard.budget.text import ParallelText, rule_of_times
-from regard.errors import DataError, RecipeError, RegardError
+from regard.errors import DataError, RecipeError, RegardError, TrainingError
 from regard.families.choose import new_model
 from regard.inputs import TrainingFiles
 from regard.paper import parameters
@@ -345,11 +345,25 @@ def write(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines))
 
 
-def test_time_that_choosing_takes_is_not_left_for_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU compiles each model that is timed, and the chosen model again when it is trained."""
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A clock that stands still unless a test moves it."""
     clock = SimpleNamespace(now=0.0)
     clock.monotonic = lambda: clock.now
     monkeypatch.setattr("regard.budget.choice.time", clock)
+    return clock
+
+
+def seconds_of_steps(chosen: Choice) -> float:
+    """The seconds that the steps of a choice are expected to take."""
+    tokens = chosen.steps * 0.9 * chosen.recipe.data.target_tokens
+    return tokens / chosen.tokens_per_second
+
+
+def test_time_that_choosing_takes_is_not_left_for_training(
+    clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU compiles each model that is timed, and the chosen model again when it is trained."""
 
     def compiling(recipe: Recipe, text: ParallelText) -> float:
         clock.now += 50
@@ -357,12 +371,25 @@ def test_time_that_choosing_takes_is_not_left_for_training(monkeypatch: pytest.M
 
     chosen = choose(LARGE_TEXT, 10, compiling)
     assert clock.now == 150  # the third began after 100 seconds, a fourth would after 150
-    tokens = chosen.steps * 0.9 * chosen.recipe.data.target_tokens
-    assert tokens / chosen.tokens_per_second == pytest.approx(0.9 * 600 - 150 - 47, rel=0.01)
+    assert seconds_of_steps(chosen) == pytest.approx(0.9 * 600 - 150 - 47, rel=0.01)
     assert choose(LARGE_TEXT, 10, fast).steps > chosen.steps
     monkeypatch.setattr("regard.budget.choice.tokens_per_second", compiling)
     planned = for_several_times(LARGE_TEXT, 20, ())
     assert planned[:2] == [chosen, choose(LARGE_TEXT, 20, compiling)]
+
+
+def test_time_lost_with_a_model_that_does_not_fit_is_not_left_either(
+    clock: SimpleNamespace,
+) -> None:
+    def measure(recipe: Recipe, text: ParallelText) -> float:
+        clock.now += 30
+        if clock.now > 30:
+            raise TrainingError("not even a part of a batch fits the memory")
+        return 200_000.0
+
+    chosen = choose(LARGE_TEXT, 10, measure)
+    assert clock.now == 60
+    assert seconds_of_steps(chosen) == pytest.approx(0.9 * 600 - 30 - 27 - 30, rel=0.01)
 
 
 def test_the_machine_is_measured_and_random_numbers_stay() -> None:

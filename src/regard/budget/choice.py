@@ -31,7 +31,8 @@ from regard.run.model_directory import matrices_misfit
 BUDGETS = (10.0, 60.0, 480.0, 4320.0)
 """The times, in minutes, that `for_several_times` compares."""
 USED = 0.9
-"""The share of the time that steps take; preparing, validating and saving take the rest."""
+"""The share of the time that steps take. The rest is for preparing the data and a first embedding
+(`regard.run.first_embedding`), for validating and for saving."""
 NO_LIMIT = 2**31 - 1
 """The number of steps in a recipe that is chosen for a time, so that only the time ends the run. If
 the user sets `training.minutes = 0` for a new run, its recipe has the expected number of steps."""
@@ -142,11 +143,13 @@ def _choose(
             sum(taken) < TIMING * whole
             and recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP
         ):
+            began = time.monotonic()
             try:
                 speed, seconds = measure(recipe, text)
             except TrainingError:  # the model is too large for the memory
                 if best is None:
                     raise
+                left = max(whole / 3, left - (time.monotonic() - began))
                 break
             timed = size
             taken.append(seconds)
