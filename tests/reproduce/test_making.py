@@ -198,13 +198,20 @@ def test_a_table_of_another_command_stays_on_the_page(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "table2.json").read_text("utf-8"))["seeds"] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"seeds": null}', "{}"])
-def test_a_damaged_table_of_another_command_is_written_again(tmp_path: Path, content: str) -> None:
-    study = Study(TINY, tmp_path, (1, 2))
-    (tmp_path / "table3.json").write_text(content)
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"seeds": null}', '{"seeds": ["x"]}'])
+def test_the_seeds_of_a_damaged_table_are_not_forgotten_in_silence(
+    tmp_path: Path, content: str
+) -> None:
+    study, damaged = Study(TINY, tmp_path, (1, 2)), tmp_path / "table3.json"
+    damaged.write_text(content)
     (tmp_path / "table3.md").touch()
-    write_tables(study, [], [TABLE_3_EXPERIMENT])
-    assert json.loads((tmp_path / "table3.json").read_text("utf-8"))["seeds"] == [1, 2]
+    for named in ([TABLE_3_EXPERIMENT], []):
+        with pytest.raises(DataError, match=r"^\S+table3.json: is damaged, so .*: remove it, "):
+            write_tables(study, named, [TABLE_3_EXPERIMENT])
+    assert damaged.read_text() == content
+    damaged.unlink()
+    [table] = write_tables(study, [], [TABLE_3_EXPERIMENT])
+    assert table.values["seeds"] == [1, 2]
 
 
 def test_a_row_that_diverges_guesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from regard.errors import DataError
 from regard.files.locks import locked
 from regard.files.whole import write_file
 from regard.parts.kept import Figures, Task, finished
@@ -83,7 +84,8 @@ def write_tables(
     finished. A table that only `every` has is written and returned, too, if an earlier call wrote
     its files into `study.out`; it keeps the seeds of its JSON file. Processes that share a study
     take turns, so that a table never loses a row, and index.html never loses a table. Raises the
-    errors of `finished`, and RegardError if a file cannot be written.
+    errors of `finished`, DataError if a JSON file is damaged, and RegardError if a file cannot be
+    written.
     """
     with locked(study.out / ".tables.lock"):
         tables = []
@@ -111,13 +113,20 @@ def _with_seeds_of_table(study: Study, one: Experiment, *, anew: bool) -> Study:
     """The study with the seeds in the JSON file of a table, which the experiment `one` makes.
 
     If `anew` is True, the study keeps its own seeds, too. The study is returned unchanged if the
-    JSON file is missing or damaged, or has no seeds.
+    JSON file is missing, or has no seeds. Raises DataError if the file is damaged.
     """
+    path = study.out / f"{one.name}.json"
     try:
-        written = json.loads((study.out / f"{one.name}.json").read_text("utf-8"))["seeds"]
-        return replace(study, seeds=tuple(sorted({*written, *(study.seeds if anew else ())})))
-    except (OSError, ValueError, KeyError, TypeError):
+        written = set(map(int, json.loads(path.read_text("utf-8"))["seeds"]))
+    except (FileNotFoundError, KeyError):
         return study
+    except (OSError, ValueError, TypeError):
+        raise DataError(
+            "is damaged, so the seeds of the table are not known: remove it, and make the table "
+            "again with as many --seeds as before (finished rows are not trained again)",
+            path,
+        ) from None
+    return replace(study, seeds=tuple(sorted({*written, *(study.seeds if anew else ())})))
 
 
 def markdown_of(table: GrowingTable) -> str:
