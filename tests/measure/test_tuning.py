@@ -4,10 +4,13 @@ import json
 import os
 import shutil
 import signal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cli.refusing import regard as command
 from regard.errors import DataError, ModelError, RecipeError
@@ -18,6 +21,7 @@ from regard.measure.tuning import (
     Tried,
     keep_chosen,
     refuse_unaligned,
+    spread,
     try_searches,
 )
 from regard.recipe import Recipe, SearchRecipe
@@ -200,6 +204,48 @@ def test_a_parser_is_not_tuned() -> None:
         Recipe().but(output="trees", tune=True)
 
 
+@given(st.lists(st.text(max_size=3), max_size=50), st.integers(0, 60))
+def test_sentences_to_choose_by_are_of_the_whole_set(lines: list[str], most: int) -> None:
+    numbered = [f"{number} {line}" for number, line in enumerate(lines)]
+    places = [int(line.split()[0]) for line in spread(numbered, most)]
+    assert len(places) == min(most, len(lines))
+    bounds = [*places, len(lines)] if places else []
+    apart = [after - before for before, after in pairwise(bounds)]
+    assert not apart or (places[0] == 0 and min(apart) >= 1 and max(apart) - min(apart) <= 1)
+
+
+def test_a_limited_run_chooses_by_sentences_at_equal_distances(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import regard
+
+    lines = strings(2 * FEWEST, seed=4)
+    text, valid, other = (tmp_path / name for name in ("text", "valid", "other"))
+    text.write_text("\n".join(strings(60, seed=3)) + "\n")
+    valid.write_text("\n".join(lines) + "\n")
+    other.write_text("\n".join(lines).upper() + "\n")
+    asked: list[tuple[list[str], list[str]]] = []
+
+    def tries(_: Any, sources: list[str], references: list[str], *__: Any, **___: Any) -> Any:
+        asked.append((sources, references))
+        return [Tried(1, 0.0, 50.0)]
+
+    monkeypatch.setattr("regard.measure.tuning._affordable", lambda *_: FEWEST)
+    monkeypatch.setattr("regard.measure.tuning.try_searches", tries)
+    regard.train(
+        source=text, target=text, valid_source=valid, valid_target=other, out=tmp_path / "run",
+        recipe="small", changes=TINY | {"training.minutes": 9.0},
+    )  # fmt: skip
+    assert asked == [(lines[::2], [line.upper() for line in lines[::2]])]
+
+
+TINY = {
+    "model.layers": 1, "model.d_model": 16, "model.d_ff": 16, "training.steps": 2,
+    "tokenizer.vocabulary": 300, "training.tune": True, "search.max_extra": 2, "data.held_out": 2,
+}  # fmt: skip
+"""Changes to "small": two steps of a small model, which is tuned."""
+
+
 def test_a_run_tunes_itself_at_the_end_and_says_how(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,27 +253,24 @@ def test_a_run_tunes_itself_at_the_end_and_says_how(
 
     (tmp_path / "text").write_text("\n".join(strings(60, seed=3)) + "\n")
     (tmp_path / "valid").write_text("\n".join(strings(FEWEST, seed=4)) + "\n")
-    changes = {"model.layers": 1, "model.d_model": 16, "model.d_ff": 16, "training.steps": 2,
-               "tokenizer.vocabulary": 300, "training.tune": True, "search.max_extra": 2,
-               "data.held_out": 2}  # fmt: skip
-    text, valid = tmp_path / "text", tmp_path / "valid"
-    given: dict[str, Any] = {
+    changes, text, valid = TINY, tmp_path / "text", tmp_path / "valid"
+    files: dict[str, Any] = {
         "source": text,
         "target": text,
         "out": tmp_path / "run",
         "recipe": "small",
     }
     said: list[str] = []
-    out = regard.train(**given, changes=changes, warn=said.append)
+    out = regard.train(**files, changes=changes, warn=said.append)
     stay = "beam and alpha stay"
     assert said[-1] == f"{stay}: only 2 validation sentences to choose them by"
     with monkeypatch.context() as patch:
         patch.setattr("regard.measure.tuning._affordable", lambda *_: 1)
-        given |= {"valid_source": valid, "valid_target": valid, "out": tmp_path / "limited"}
-        regard.train(**given, changes=changes | {"training.minutes": 9.0}, warn=said.append)
+        files |= {"valid_source": valid, "valid_target": valid, "out": tmp_path / "limited"}
+        regard.train(**files, changes=changes | {"training.minutes": 9.0}, warn=said.append)
     counts = f"1 of {FEWEST}"
     assert said[-1] == f"{stay}: the time allows {counts} validation sentences to choose them by"
-    given["out"] = tmp_path / "tuned"
+    files["out"] = tmp_path / "tuned"
 
     def stop(record: dict[str, Any]) -> None:
         if record["event"] == "finish":
@@ -238,14 +281,14 @@ def test_a_run_tunes_itself_at_the_end_and_says_how(
         return [Tried(1, 0.0, 50.0)]
 
     with pytest.raises(SystemExit, match="143"):
-        regard.train(**given, changes=changes, progress=stop)
+        regard.train(**files, changes=changes, progress=stop)
     monkeypatch.setattr("regard.measure.tuning.try_searches", stopped)
     with pytest.raises(SystemExit, match="143"):
-        regard.train(**given, changes=changes)
+        regard.train(**files, changes=changes)
     monkeypatch.undo()
     assert "tuned" not in json.loads((tmp_path / "tuned/manifest.json").read_text())
     for _ in range(2):  # once more, it is finished already: what was found stays
-        out = regard.train(**given, changes=changes)
+        out = regard.train(**files, changes=changes)
         records = read_journal(out / "journal.jsonl")
         [tuned] = [record for record in records if record["event"] == "tuned"]
     manifest = json.loads((out / "manifest.json").read_text())
