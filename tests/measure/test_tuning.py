@@ -41,6 +41,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SOURCES = ["a b c", "b a", "c c b a", "a"]
+TINY = {
+    "model.layers": 1, "model.d_model": 16, "model.d_ff": 16, "training.steps": 2,
+    "tokenizer.vocabulary": 300, "training.tune": True, "search.max_extra": 2, "data.held_out": 2,
+}  # fmt: skip
+"""Changes to "small": two steps of a small model, which is tuned."""
 
 
 def test_every_setting_is_tried_once(world: Path) -> None:
@@ -239,13 +244,6 @@ def test_a_limited_run_chooses_by_sentences_at_equal_distances(
     assert asked == [(lines[::2], [line.upper() for line in lines[::2]])]
 
 
-TINY = {
-    "model.layers": 1, "model.d_model": 16, "model.d_ff": 16, "training.steps": 2,
-    "tokenizer.vocabulary": 300, "training.tune": True, "search.max_extra": 2, "data.held_out": 2,
-}  # fmt: skip
-"""Changes to "small": two steps of a small model, which is tuned."""
-
-
 def test_a_run_tunes_itself_at_the_end_and_says_how(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,7 +251,7 @@ def test_a_run_tunes_itself_at_the_end_and_says_how(
 
     (tmp_path / "text").write_text("\n".join(strings(60, seed=3)) + "\n")
     (tmp_path / "valid").write_text("\n".join(strings(FEWEST, seed=4)) + "\n")
-    changes, text, valid = TINY, tmp_path / "text", tmp_path / "valid"
+    text, valid = tmp_path / "text", tmp_path / "valid"
     files: dict[str, Any] = {
         "source": text,
         "target": text,
@@ -261,13 +259,13 @@ def test_a_run_tunes_itself_at_the_end_and_says_how(
         "recipe": "small",
     }
     said: list[str] = []
-    out = regard.train(**files, changes=changes, warn=said.append)
+    out = regard.train(**files, changes=TINY, warn=said.append)
     stay = "beam and alpha stay"
     assert said[-1] == f"{stay}: only 2 validation sentences to choose them by"
     with monkeypatch.context() as patch:
         patch.setattr("regard.measure.tuning._affordable", lambda *_: 1)
         files |= {"valid_source": valid, "valid_target": valid, "out": tmp_path / "limited"}
-        regard.train(**files, changes=changes | {"training.minutes": 9.0}, warn=said.append)
+        regard.train(**files, changes=TINY | {"training.minutes": 9.0}, warn=said.append)
     counts = f"1 of {FEWEST}"
     assert said[-1] == f"{stay}: the time allows {counts} validation sentences to choose them by"
     files["out"] = tmp_path / "tuned"
@@ -281,14 +279,14 @@ def test_a_run_tunes_itself_at_the_end_and_says_how(
         return [Tried(1, 0.0, 50.0)]
 
     with pytest.raises(SystemExit, match="143"):
-        regard.train(**files, changes=changes, progress=stop)
+        regard.train(**files, changes=TINY, progress=stop)
     monkeypatch.setattr("regard.measure.tuning.try_searches", stopped)
     with pytest.raises(SystemExit, match="143"):
-        regard.train(**files, changes=changes)
+        regard.train(**files, changes=TINY)
     monkeypatch.undo()
     assert "tuned" not in json.loads((tmp_path / "tuned/manifest.json").read_text())
     for _ in range(2):  # once more, it is finished already: what was found stays
-        out = regard.train(**files, changes=changes)
+        out = regard.train(**files, changes=TINY)
         records = read_journal(out / "journal.jsonl")
         [tuned] = [record for record in records if record["event"] == "tuned"]
     manifest = json.loads((out / "manifest.json").read_text())
