@@ -108,6 +108,16 @@ def test_the_steps_that_are_asked_for_make_the_schedule_and_the_announcement() -
     assert more.recipe.training == usual.recipe.training.model_copy(update={"steps": 1_000_000})
 
 
+def test_only_a_text_that_is_read_few_times_has_a_cooldown() -> None:
+    few, many = choose(SMALL_TEXT, 10, slow), choose(SMALL_TEXT, 480, slow)
+    assert few.epochs < 12 < many.epochs
+    assert (few.recipe.training.cooldown, many.recipe.training.cooldown) == (0.33, 0.0)
+    assert "; over the last 33% of the steps, the learning rate falls to 0" in few.sentences()[1]
+    assert "learning rate" not in " ".join(many.sentences())
+    none = choose(SMALL_TEXT, 10, slow, ("training.cooldown=0",))
+    assert none.recipe.training.cooldown == 0
+
+
 @pytest.mark.parametrize(
     ("steps", "saved", "validated"),
     [(1, 1, 1), (4, 1, 4), (90, 3, 15), (900, 30, 120), (2970, 99, 198), (3000, 100, 100)],

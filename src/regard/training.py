@@ -35,11 +35,11 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
     or a weight is not finite; the errors of `Resumption`; and TrainingError for too little memory.
     """
     training, setup = run.resume_or_start(), run.setup
-    (model, optimizer, _, state), recipe = training, setup.recipe
+    (model, optimizer, _, state), recipe, by = training, setup.recipe, setup.recipe.training
     steps = steps_for(model, optimizer, recipe, setup.device, setup.dtype, run.warn)
-    by = recipe.training
     while not run.is_over(state):
         rate = learning_rate(state.step + 1, recipe.model.d_model, by.warmup_steps, by.rate)
+        rate *= run.clock.cooldown.factor(state)
         position = training.batches.state()
         batches = [b.to(setup.device) for b in training.batches.take(by.accumulate)]
         try:
@@ -58,7 +58,7 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
 
 
 class Loss(NamedTuple):
-    """Sums of a step over all processes: losses in nats, tokens, flags from `Clock.wishes`."""
+    """Sums of a step over all processes: losses in nats, tokens, numbers from `Clock.wishes`."""
 
     smoothed: Tensor
     plain: Tensor
@@ -81,8 +81,8 @@ def update(
 ) -> Loss:
     """Make an optimizer step on the mean loss per target token, over all processes (§5.3).
 
-    `batches` are this process's share; `wishes` returns its flags (see `Clock.wishes`). Losses stay
-    on a GPU, which is not waited for. If one process lacks memory, all raise OutOfMemory.
+    `batches` are this process's share; `wishes` is `Clock.wishes`. Losses stay on a GPU, which is
+    not waited for. If one process lacks memory, all raise OutOfMemory.
     """
     try:
         losses: Tensor | None = None

@@ -20,15 +20,18 @@ def test_training_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
              "batches_per_epoch": 1, "dtype": "fp32", "device": "cpu", "threads": 1}  # fmt: skip
     step = {"event": "step", "step": 4, "epoch": 0.5, "loss": 1.0, "rate": 0.1,
             "tokens_per_second": 5.0, "seconds": 40.0}  # fmt: skip
+    cooldown = {"event": "cooldown", "step": 5, "ends": 8}
     tried = [{"checkpoints": 9, "loss": 1.5}, {"checkpoints": 7, "loss": 1.0}]
     averaged = {"event": "averaged", "tried": tried}
     settings = [{"beam": 6, "alpha": 1.2, "bleu": 30.0}]
     tuned = {"event": "tuned", "sentences": 1014, "tried": settings}
     for minutes, place in ((0.0, "5/9"), (1.0, "5 ")):
         with progress.TrainingDisplay() as display:
-            for record in (start | {"minutes": minutes}, step, step | {"step": 5}, averaged, tuned):
+            begun = start | {"minutes": minutes}
+            for record in (begun, step, step | {"step": 5}, cooldown, averaged, tuned):
                 display(record)
         assert place in shown.getvalue()
+    assert said[-3] == "from step 5 to 8, the last of this run, the learning rate falls to 0"
     assert said[-2].startswith("7 checkpoints are averaged, the best of 2 numbers")
     display(averaged | {"tried": [{"checkpoints": 1, "loss": 1.0}]})
     assert said.pop().startswith("one checkpoint is taken, the best of 1 numbers")

@@ -115,6 +115,13 @@ def test_accumulated_batches_are_shared_out_whole(data: Path, tmp_path: Path) ->
     assert (mine - theirs).norm() < 1e-5 * theirs.norm()
 
 
+def test_all_processes_cool_down_as_the_first_one_plans(data: Path, tmp_path: Path) -> None:
+    recipe = CALM.but(steps=10**6, minutes=0.1, cooldown=0.5, save_every=0)
+    finished(2, train_together, tmp_path / "run", data, recipe, stderr=tmp_path / "log")
+    [plan], [end] = events(tmp_path / "run", "cooldown"), events(tmp_path / "run", "finish")
+    assert plan["step"] < end["step"] <= plan["ends"]
+
+
 class Recording(Batches):
     """Batches that write the pairs they yield to a file, by their place in the data."""
 

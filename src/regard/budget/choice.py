@@ -83,11 +83,16 @@ class Choice(NamedTuple):
             f"{self.tokens_per_weight:.2g} tokens to learn from, counting at most "
             f"{rule_of_times()['size']['most_passes']:.0f} passes; each pair is seen "
             f"{self.epochs:.3g} times, so dropout is {model.dropout} and label smoothing "
-            f"{self.recipe.training.label_smoothing}",
+            f"{self.recipe.training.label_smoothing}{self._cooldown()}",
             f"vocabulary {self.recipe.tokenizer.vocabulary:,}, batches of {data.target_tokens:,} "
             f"tokens; expected perplexity of unseen text: about {self.perplexity:.2g} a sub-word"
             f"{self._words()}",
         ]
+
+    def _cooldown(self) -> str:
+        """Say over which part of the run the learning rate falls to 0, if over any."""
+        part = self.recipe.training.cooldown
+        return f"; over the last {part:.0%} of the steps, the learning rate falls to 0" * (part > 0)
 
     def _words(self) -> str:
         """Say how BLEU divides text into words, if that is unusual."""
@@ -269,6 +274,7 @@ def _expected(
     recipe = warmed.but(
         dropout=regular["dropout"],
         label_smoothing=regular["label_smoothing"],
+        cooldown=regular["cooldown"],
         steps=NO_LIMIT if warmed.training.minutes else steps,
         rate=warmed.training.rate * (warmed.training.warmup_steps / longest) ** 0.5,
         validate_every=min(steps, interval * min(RAREST, math.ceil(APART / interval))),

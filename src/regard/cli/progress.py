@@ -117,10 +117,11 @@ class TrainingDisplay(_Display):
         self._steps, self._seconds = 0, 0.0
 
     def __call__(self, record: "Record") -> None:
-        """Show a record of a start, step, validation, averaging or tuning; ignore other records."""
+        """Show a record of the journal; leave out those of kinds that are not listed here."""
         show = {
             "start": self._start,
             "step": self._step,
+            "cooldown": self._cooldown,
             "validation": self._validation,
             "averaged": self._averaged,
             "tuned": self._tuned,
@@ -158,6 +159,10 @@ class TrainingDisplay(_Display):
             left.append((now - since) / (step - first) * (self._steps - step))
         ends = f"  {timedelta(seconds=round(min(left)))} left" if left else ""
         self._note(f"step {place}  {text}{ends}", at_once=step == self._steps)
+
+    def _cooldown(self, record: "Record") -> None:
+        steps = f"from step {record['step']} to {record['ends']}"
+        note(f"{steps}, the last of this run, the learning rate falls to 0")
 
     def _validation(self, record: "Record") -> None:
         words = record.get("bleu_tokenizer", "13a")

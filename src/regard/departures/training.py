@@ -165,6 +165,18 @@ TRAINING = (
         judge=unstated_for_parsers("training.rate", "training.warmup_steps"),
     ),
     Departure(
+        name="cooldown",
+        section="§5.3",
+        quote="decreasing it thereafter proportionally to the inverse square root of the step "
+        "number",
+        theirs="the same",
+        ours="the same; where `regard train --time` expects at most 12 passes over a text, a "
+        "factor that falls to 0 (`training.cooldown`) also multiplies the rate in the last third",
+        why="the translations are better (experiments/budget)",
+        tests=("tests/test_schedule.py", "tests/run/test_cooldown.py"),
+        judge=as_row("training.cooldown"),
+    ),
+    Departure(
         name="Adam",
         section="§5.3",
         quote="the Adam optimizer [20] with β1 = 0.9, β2 = 0.98 and ε = 10^−9",

@@ -1,8 +1,10 @@
 """The clock of a run: it measures time and speed, and decides what is due after each step."""
 
+import math
 import time
 
 from regard.machine.interrupt import SIGNALS, Interrupt
+from regard.run.cooldown import Cooldown
 from regard.run.journal import Journal
 from regard.run.setup import Setup
 from regard.run.state import Due, Training, TrainingState
@@ -27,6 +29,7 @@ class Clock:
         """The run's time starts at `began`, a value of `time.monotonic`; None means now."""
         self._recipe, self._processes = setup.recipe.training, setup.processes
         self._journal, self.interrupt = journal, interrupt
+        self.cooldown = Cooldown(self._recipe)
         self._counted_at = time.monotonic() if began is None else began
         self._closing, self._due_at = 0.0, float("inf")
         self.start(TrainingState())
@@ -44,6 +47,8 @@ class Clock:
         state.source_tokens += source_tokens
         state.target_tokens += target_tokens
         self.count_time(state)
+        if state.step == 1:
+            state.began = state.seconds
 
     def count_time(self, state: TrainingState) -> None:
         """Add to `state.seconds` the time since the last call or, at first, since `began`."""
@@ -52,34 +57,38 @@ class Clock:
         self._counted_at = now
 
     def wishes(self, state: TrainingState) -> list[int]:
-        """Return what this process wants done after the step, as flags that are 0 or 1.
+        """Return what this process wants done after the next step, not yet counted in `state`.
 
-        The first three flags ask to save a checkpoint for averaging, to save one for resuming, and
-        to end the run because its time is over; only the first process sets them. One flag follows
-        for each signal of `SIGNALS`. The caller adds up the flags of all processes for `due`.
+        The first three numbers are flags, 0 or 1. They ask to save a checkpoint for averaging, to
+        save one for resuming, and to end the run because its time is over. The fourth number asks
+        for a cooldown of so many steps; 0 asks for none. Only the first process asks for these. One
+        flag follows for each signal of `SIGNALS`. The caller adds up the numbers of all processes
+        for `due`.
         """
         recipe, first, now = self._recipe, self._processes.first, time.monotonic()
         by_clock = first and 0 < recipe.save_minutes <= (now - self._due_saved_at) / 60
         resume = first and 0 < recipe.resume_minutes <= (now - self._saved_at) / 60
-        late = first and self._is_late(state.seconds + now - self._counted_at)
+        seconds = state.seconds + now - self._counted_at
+        left = self._left(seconds)
+        cooled = self.cooldown.steps(state, seconds, left) if first else 0
         signals = [self.interrupt.signum == signum for signum in SIGNALS]
-        return [by_clock, resume, late, *signals]
+        return [by_clock, resume, first and left <= 0, cooled, *signals]
 
     def due(self, state: TrainingState, wishes: list[int]) -> Due:
         """Decide what to do after this step.
 
         After the last step: log, validate, and save a checkpoint, at least for resuming.
-        `wishes` holds the flags that the method `wishes` returned, summed over all processes,
-        which therefore decide alike. If a flag says that the time is over, this method sets `over`
-        and `state.ended`. A signal that came to any process is recorded in `interrupt`.
+        `wishes` holds the numbers that the method `wishes` returned, summed over all processes,
+        which therefore decide alike. A cooldown that they ask for is planned in `state`. If the
+        time is over, this method sets `over` and `state.ended`. A signal that came to any process
+        is recorded in `interrupt`.
         """
         recipe, step = self._recipe, state.step
         self._due_at = time.monotonic()
-        save_now, resume, is_late, *signals = wishes
+        save_now, resume, is_late, cooled, *signals = wishes
         if any(signals):
             self.interrupt.signum = SIGNALS[signals.index(max(signals))]
-        if is_late:
-            self.over, state.ended = True, recipe.minutes
+        self._end_in_time(state, is_late > 0, cooled)
         last = self.over or step == recipe.steps
         by_steps = recipe.save_every > 0 and step % recipe.save_every == 0
         return Due(
@@ -90,16 +99,26 @@ class Clock:
             leave=any(signals),
         )
 
-    def _is_late(self, seconds: float) -> bool:
-        """Whether the work at the end must start now to end in time; the run has taken `seconds`.
+    def _end_in_time(self, state: TrainingState, late: bool, cooled: int) -> None:
+        """Plan a cooldown of `cooled` steps, if any; end a run that is late or has cooled down."""
+        if cooled:
+            self.cooldown.plan(state, cooled)
+            self._journal.write("cooldown", step=state.step, ends=state.cooldown_ends)
+        if late or self.cooldown.is_over(state):
+            self.over, state.ended = True, self._recipe.minutes
 
-        The work at the end is to validate, save, average and tune. Returns False if the run's time
-        is not limited.
+    def _left(self, seconds: float) -> float:
+        """The seconds until the work at the end must start; the run has taken `seconds`.
+
+        The work at the end is to validate, save, average and tune. Returns infinity if the run's
+        time is not limited.
         """
         budget = 60 * self._recipe.minutes
+        if not budget:
+            return math.inf
         closing = max(self._closing, min(CLOSING * budget, LONGEST_CLOSING))
         tuning = tuning_seconds(self._recipe.minutes) if self._recipe.tune else 0.0
-        return 0 < budget <= seconds + closing + tuning
+        return budget - closing - tuning - seconds
 
     def saved(self, *, extra: bool) -> None:
         """Count the minutes to the next save from now on.

@@ -35,6 +35,15 @@ class TrainingState:
     """The number of validations since the best one."""
     ended: float = 0.0
     """The value of `training.minutes` when the run's time was over; 0 before that."""
+    began: float = 0.0
+    """The value of `seconds` after the first step: preparing the data counts, too."""
+    cooldown_minutes: float = 0.0
+    """The value of `training.minutes` for which the cooldown was planned; 0 before that. A plan for
+    other minutes no longer counts."""
+    cooldown_begins: int = 0
+    """The last step before the planned cooldown."""
+    cooldown_ends: int = 0
+    """The last step of the planned cooldown."""
 
     def judge(self, validation: dict[str, Any], best: str) -> None:
         """Compare a validation with the best one so far; `best` is the value of training.best.

@@ -1,0 +1,53 @@
+"""The cooldown of a run: when it begins, and by how much it lowers the learning rate.
+
+If the number of steps ends a run, the recipe alone decides. If the time ends it, the cooldown is
+planned once, when it must begin, and each checkpoint keeps the plan. So a run that is continued
+has the same learning rates as a run that was never stopped.
+"""
+
+from regard.recipe import TrainingRecipe
+from regard.run.state import TrainingState
+from regard.schedule import cooldown
+
+
+class Cooldown:
+    """Plans the last part of a run, `training.cooldown`, and computes the factor of its rates."""
+
+    def __init__(self, recipe: TrainingRecipe):
+        self._recipe = recipe
+
+    def factor(self, state: TrainingState) -> float:
+        """The factor by which the learning rate of the next step is multiplied."""
+        recipe, step = self._recipe, state.step + 1
+        if self.is_planned(state):
+            return cooldown(step, state.cooldown_begins, state.cooldown_ends)
+        if recipe.cooldown and not recipe.minutes:
+            return cooldown(step, round((1 - recipe.cooldown) * recipe.steps), recipe.steps)
+        return 1.0
+
+    def is_planned(self, state: TrainingState) -> bool:
+        """Whether `state` has a plan, made for the recipe's time."""
+        recipe = self._recipe
+        return 0 < recipe.minutes == state.cooldown_minutes and recipe.cooldown > 0
+
+    def is_over(self, state: TrainingState) -> bool:
+        """Whether the last step of the planned cooldown has been made."""
+        return self.is_planned(state) and state.step >= state.cooldown_ends
+
+    def steps(self, state: TrainingState, seconds: float, left: float) -> int:
+        """The number of steps of a cooldown that must begin after the next step; 0 if none must.
+
+        The run has taken `seconds`, and has `left` seconds for further steps. How many steps that
+        will be follows from the mean time of the steps so far.
+        """
+        recipe, step = self._recipe, state.step + 1
+        if not recipe.cooldown or not recipe.minutes or self.is_planned(state) or step == 1:
+            return 0
+        a_step = max(1e-9, (seconds - state.began) / (step - 1))
+        steps = max(0, min(recipe.steps - step, int(left / a_step)))
+        return steps if steps <= recipe.cooldown * (step + steps) else 0
+
+    def plan(self, state: TrainingState, steps: int) -> None:
+        """Plan in `state` a cooldown of the next `steps` steps."""
+        state.cooldown_minutes = self._recipe.minutes
+        state.cooldown_begins, state.cooldown_ends = state.step, state.step + steps
