@@ -11,11 +11,11 @@ random search from a fixed seed.
 
 import json
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from study import study
 
 from regard.budget.loss import expected_loss, weights_of
 from regard.recipe import Recipe
@@ -39,7 +39,7 @@ DIFFERENT = {("multi30k-de", 4000): 528_000.0, ("multi30k-de", 8000): 458_529.0}
 
 def main() -> None:
     """Fit, and print the constants and the mean error."""
-    runs = tomllib.loads((HERE / "runs.toml").read_text())["run"]
+    _, runs = study()
     points = lowest([point for name in runs for point in points_of(name, runs[name])])
     best, error = np.full(len(FIELDS), np.nan), np.inf
     random = np.random.default_rng(1)
@@ -78,8 +78,8 @@ def lowest(points: list[tuple[float, float, float, float]]) -> NDArray[np.float6
 def points_of(name: str, settings: dict[str, object]) -> list[tuple[float, float, float, float]]:
     """The validations of a run: (weights, target tokens, different tokens, loss per character).
 
-    The list is empty if the run has no journal, is in LEFT_OUT or has another label smoothing than
-    SMOOTHING, or if the corpus is not counted above.
+    The list is empty if the run has no journal, is in LEFT_OUT, has a cooldown or another label
+    smoothing than SMOOTHING, or if the corpus is not counted above.
     """
     settings, path = dict(settings), HERE / "journals" / f"{name}.jsonl"
     text = str(settings.pop("corpus")), settings.pop("vocabulary")
@@ -88,7 +88,7 @@ def points_of(name: str, settings: dict[str, object]) -> list[tuple[float, float
     start = Recipe.read(HERE / "start.toml", {"small": Recipe()})
     changes = [f"{field}={json.dumps(value)}" for field, value in settings.items()]
     recipe = start.set(*changes)
-    if recipe.training.label_smoothing != SMOOTHING:
+    if recipe.training.label_smoothing != SMOOTHING or recipe.training.cooldown:
         return []
     weights = weights_of(recipe)
     records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

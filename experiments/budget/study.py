@@ -24,9 +24,19 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="runs of runs.toml; all of them by default")
     parser.add_argument("--threads", default="1")
     given = parser.parse_intermixed_args()  # names may follow an option
-    study = tomllib.loads((HERE / "runs.toml").read_text())
-    for name in given.names or study["run"]:
-        train(name, study["run"][name], study["corpus"], given.out, given.threads)
+    corpora, runs = study()
+    for name in given.names or runs:
+        train(name, runs[name], corpora, given.out, given.threads)
+
+
+def study() -> tuple[dict[str, dict[str, str]], dict[str, dict[str, object]]]:
+    """The corpora and the runs of runs.toml; `like` adds the settings of another run to a run."""
+    read = tomllib.loads((HERE / "runs.toml").read_text())
+    runs = {}
+    for name, own in read["run"].items():
+        like = own.pop("like", None)
+        runs[name] = {**runs[like], **own} if like else own
+    return read["corpus"], runs
 
 
 def train(
