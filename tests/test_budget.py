@@ -116,6 +116,8 @@ def test_only_a_text_that_is_read_few_times_has_a_cooldown() -> None:
     assert "learning rate" not in " ".join(many.sentences())
     none = choose(SMALL_TEXT, 10, slow, ("training.cooldown=0",))
     assert none.recipe.training.cooldown == 0
+    averaged = [one.recipe.training.average for one in (few, many, none)]
+    assert averaged == [1, 9, 9]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ FILLED = 0.9
 """The expected share of a batch's target tokens that are not padding."""
 CHECKPOINTS, AVERAGED = 30, 9
 """About how many checkpoints a run saves, and how many it averages at most: the ones that were
-saved nearest to the step of the best validation."""
+saved nearest to the step of the best validation. A run with a cooldown averages none, because its
+best checkpoint alone translates better (experiments/budget)."""
 APART, RAREST = 100, 5
 """Two validations are at least APART steps apart, because a validation takes as long as about ten
 steps. They are closer in a run of few steps: at least each RAREST-th checkpoint is validated."""
@@ -271,10 +272,11 @@ def _expected(
     regular = next(row for row in rule["passes"] if epochs <= row["epochs"])
     longest, interval = batched.training.warmup_steps, max(1, steps // CHECKPOINTS)
     warmed = batched.but(warmup_steps=max(20, min(longest, int(steps * WARM_UP)))).set(*asked)
-    recipe = warmed.but(
+    shaped = warmed.but(cooldown=regular["cooldown"]).set(*asked)
+    recipe = shaped.but(
+        average=1 if shaped.training.cooldown else AVERAGED,
         dropout=regular["dropout"],
         label_smoothing=regular["label_smoothing"],
-        cooldown=regular["cooldown"],
         steps=NO_LIMIT if warmed.training.minutes else steps,
         rate=warmed.training.rate * (warmed.training.warmup_steps / longest) ** 0.5,
         validate_every=min(steps, interval * min(RAREST, math.ceil(APART / interval))),

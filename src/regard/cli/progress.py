@@ -117,7 +117,7 @@ class TrainingDisplay(_Display):
         self._steps, self._seconds = 0, 0.0
 
     def __call__(self, record: "Record") -> None:
-        """Show a record of the journal; leave out those of kinds that are not listed here."""
+        """Show a record of the journal; ignore records of other kinds than those listed here."""
         show = {
             "start": self._start,
             "step": self._step,
@@ -161,8 +161,8 @@ class TrainingDisplay(_Display):
         self._note(f"step {place}  {text}{ends}", at_once=step == self._steps)
 
     def _cooldown(self, record: "Record") -> None:
-        steps = f"from step {record['step']} to {record['ends']}"
-        note(f"{steps}, the last of this run, the learning rate falls to 0")
+        steps = f"from step {record['step'] + 1} to {record['ends']}"
+        note(f"{steps}, the learning rate also falls to 0 in a straight line")
 
     def _validation(self, record: "Record") -> None:
         words = record.get("bleu_tokenizer", "13a")

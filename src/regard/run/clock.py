@@ -38,17 +38,20 @@ class Clock:
         """Count new tokens from this state, and minutes to the next save from now; set `over`."""
         self._saved_at = self._due_saved_at = self._logged_at = time.monotonic()
         self._logged_tokens = state.source_tokens + state.target_tokens
+        self._starting = True
         self.over = self._recipe.minutes > 0 and state.ended == self._recipe.minutes
-        """Whether the time of the run, `training.minutes`, is over."""
+        """Whether the time of the run, `training.minutes`, or its planned cooldown is over."""
 
     def tick(self, state: TrainingState, source_tokens: int, target_tokens: int) -> None:
         """Add to the state one step, the tokens of this step, and the time that it took."""
         state.step += 1
         state.source_tokens += source_tokens
         state.target_tokens += target_tokens
+        before = state.seconds
         self.count_time(state)
-        if state.step == 1:
-            state.began = state.seconds
+        if self._starting:
+            state.starting += state.seconds - before
+            self._starting = False
 
     def count_time(self, state: TrainingState) -> None:
         """Add to `state.seconds` the time since the last call or, at first, since `began`."""
@@ -80,8 +83,8 @@ class Clock:
         After the last step: log, validate, and save a checkpoint, at least for resuming.
         `wishes` holds the numbers that the method `wishes` returned, summed over all processes,
         which therefore decide alike. A cooldown that they ask for is planned in `state`. If the
-        time is over, this method sets `over` and `state.ended`. A signal that came to any process
-        is recorded in `interrupt`.
+        time or the planned cooldown is over, this method sets `over` and `state.ended`. A signal
+        that came to any process is recorded in `interrupt`.
         """
         recipe, step = self._recipe, state.step
         self._due_at = time.monotonic()
@@ -104,7 +107,7 @@ class Clock:
         if cooled:
             self.cooldown.plan(state, cooled)
             self._journal.write("cooldown", step=state.step, ends=state.cooldown_ends)
-        if late or self.cooldown.is_over(state):
+        if late or (self.cooldown.is_over(state) and state.step < self._recipe.steps):
             self.over, state.ended = True, self._recipe.minutes
 
     def _left(self, seconds: float) -> float:

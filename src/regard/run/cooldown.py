@@ -1,8 +1,8 @@
 """The cooldown of a run: when it begins, and by how much it lowers the learning rate.
 
 If the number of steps ends a run, the recipe alone decides. If the time ends it, the cooldown is
-planned once, when it must begin, and each checkpoint keeps the plan. So a run that is continued
-has the same learning rates as a run that was never stopped.
+planned once, when it must begin, and later checkpoints keep the plan. A run that is continued from
+such a checkpoint has the same learning rates as a run that was never stopped.
 """
 
 from regard.recipe import TrainingRecipe
@@ -15,6 +15,7 @@ class Cooldown:
 
     def __init__(self, recipe: TrainingRecipe):
         self._recipe = recipe
+        self._for = recipe.minutes, recipe.steps, recipe.cooldown
 
     def factor(self, state: TrainingState) -> float:
         """The factor by which the learning rate of the next step is multiplied."""
@@ -26,9 +27,9 @@ class Cooldown:
         return 1.0
 
     def is_planned(self, state: TrainingState) -> bool:
-        """Whether `state` has a plan, made for the recipe's time."""
-        recipe = self._recipe
-        return 0 < recipe.minutes == state.cooldown_minutes and recipe.cooldown > 0
+        """Whether `state` has a plan for the recipe's values, and is not beyond its last step."""
+        planned_for = state.cooldown_minutes, state.cooldown_steps, state.cooldown_part
+        return planned_for == self._for and 0 < state.step <= state.cooldown_ends
 
     def is_over(self, state: TrainingState) -> bool:
         """Whether the last step of the planned cooldown has been made."""
@@ -43,11 +44,11 @@ class Cooldown:
         recipe, step = self._recipe, state.step + 1
         if not recipe.cooldown or not recipe.minutes or self.is_planned(state) or step == 1:
             return 0
-        a_step = max(1e-9, (seconds - state.began) / (step - 1))
+        a_step = max(1e-9, (seconds - state.starting) / (step - 1))
         steps = max(0, min(recipe.steps - step, int(left / a_step)))
         return steps if steps <= recipe.cooldown * (step + steps) else 0
 
     def plan(self, state: TrainingState, steps: int) -> None:
         """Plan in `state` a cooldown of the next `steps` steps."""
-        state.cooldown_minutes = self._recipe.minutes
+        state.cooldown_minutes, state.cooldown_steps, state.cooldown_part = self._for
         state.cooldown_begins, state.cooldown_ends = state.step, state.step + steps

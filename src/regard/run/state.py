@@ -34,12 +34,17 @@ class TrainingState:
     no_better: int = 0
     """The number of validations since the best one."""
     ended: float = 0.0
-    """The value of `training.minutes` when the run's time was over; 0 before that."""
-    began: float = 0.0
-    """The value of `seconds` after the first step: preparing the data counts, too."""
+    """The value of `training.minutes` when the run's time, or its planned cooldown, was over; 0
+    before that."""
+    starting: float = 0.0
+    """Seconds that the starts of the run took, each up to the end of the first step that it made;
+    preparing the data counts, too."""
     cooldown_minutes: float = 0.0
-    """The value of `training.minutes` for which the cooldown was planned; 0 before that. A plan for
-    other minutes no longer counts."""
+    """The value of `training.minutes` for which the cooldown was planned; 0 before that."""
+    cooldown_steps: int = 0
+    """The value of `training.steps` for which the cooldown was planned."""
+    cooldown_part: float = 0.0
+    """The value of `training.cooldown` for which the cooldown was planned."""
     cooldown_begins: int = 0
     """The last step before the planned cooldown."""
     cooldown_ends: int = 0
