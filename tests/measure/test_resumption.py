@@ -50,6 +50,14 @@ def test_a_run_is_replayed_to_its_newest_checkpoint(
     assert files(run) == before
 
 
+@pytest.mark.parametrize("minutes", [0.0, 20.0])
+def test_the_rates_of_a_cooldown_are_repeated(tmp_path: Path, data: Path, minutes: float) -> None:
+    recipe = RECIPE.but(cooldown=0.5, minutes=minutes)
+    trained(tmp_path / "run", data, recipe)
+    found = verify_resume(tmp_path / "run", recipe, data, 2, pytest.fail)
+    assert "as the checkpoint of step 11" in found
+
+
 def test_a_run_with_one_checkpoint_is_replayed_twice(data: Path, tmp_path: Path) -> None:
     recipe = RECIPE.but(keep=1, average=1)
     trained(tmp_path / "run", data, recipe)

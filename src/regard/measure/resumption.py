@@ -16,7 +16,9 @@ from regard.recipe import Recipe
 from regard.run import checkpoints
 from regard.run.beginning import recipe_changes
 from regard.run.checkpoints import Checkpoint
+from regard.run.cooldown import Cooldown
 from regard.run.run import Run
+from regard.run.state import TrainingState
 from regard.training import train
 
 COMPARED = ("weights.safetensors", "optimizer.safetensors")
@@ -54,13 +56,16 @@ def verify_resume(
     try:
         if base.step < newest.step <= base.step + steps and alone and own:
             what, expected = f"the checkpoint of step {newest.step}", newest
+            state = TrainingState.restored(newest.manifest["state"])
+            span = Cooldown(recipe.training).span(state)
         else:
             last = base.step + max(2, steps)  # a single step has no place to stop at
             what = f"a replay to step {last} without a stop"
             expected = _replayed(base, scratch / "whole", recipe, data, last)
+            span = None
         stop = (base.step + expected.step) // 2  # `base.step` if one step is repeated
         stops = sorted({stop, expected.step} - {base.step})
-        replayed = _replayed(base, scratch / "stopped", recipe, data, *stops)
+        replayed = _replayed(base, scratch / "stopped", recipe, data, *stops, cooldown=span)
         sums = [[c.manifest["files"][name] for name in COMPARED] for c in (replayed, expected)]
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -89,9 +94,17 @@ def _without_checkpoint(directory: Path) -> ModelError:
 
 
 def _replayed(
-    base: Checkpoint, folder: Path, recipe: Recipe, data: Path, *stops: int
+    base: Checkpoint,
+    folder: Path,
+    recipe: Recipe,
+    data: Path,
+    *stops: int,
+    cooldown: tuple[int, int] | None = None,
 ) -> Checkpoint:
-    """Train from `base` to each step of `stops` in turn; return the last checkpoint."""
+    """Train from `base` to each step of `stops` in turn; return the last checkpoint.
+
+    A cooldown has the given span: the step before it, and its last step.
+    """
     with refusing_write_errors(folder):
         shutil.copytree(base.path, folder / "checkpoints" / base.path.name)
     for stop in stops:
@@ -99,13 +112,14 @@ def _replayed(
             steps=stop,
             patience=0,  # the run may already have used up its patience or its minutes
             minutes=0.0,
+            cooldown=0.0,
             validate_every=2**31 - 1,
             save_every=0,
             save_minutes=0.0,
             keep=1,
             average=1,
         )
-        run = Run(folder, until, data, accept_changes=True)
+        run = Run(folder, until, data, accept_changes=True, cooldown=cooldown)
         try:
             train(run)
         finally:

@@ -25,11 +25,21 @@ def tuning_seconds(minutes: float) -> float:
 class Clock:
     """Counts time and tokens; decides what is due, from the step, the time and the signals."""
 
-    def __init__(self, setup: Setup, journal: Journal, interrupt: Interrupt, began: float | None):
-        """The run's time starts at `began`, a value of `time.monotonic`; None means now."""
+    def __init__(
+        self,
+        setup: Setup,
+        journal: Journal,
+        interrupt: Interrupt,
+        began: float | None,
+        cooldown: tuple[int, int] | None,
+    ):
+        """The run's time starts at `began`, a value of `time.monotonic`; None means now.
+
+        `cooldown` is the `span` of `Cooldown`.
+        """
         self._recipe, self._processes = setup.recipe.training, setup.processes
         self._journal, self.interrupt = journal, interrupt
-        self.cooldown = Cooldown(self._recipe)
+        self.cooldown = Cooldown(self._recipe, cooldown)
         self._counted_at = time.monotonic() if began is None else began
         self._closing, self._due_at = 0.0, float("inf")
         self.start(TrainingState())

@@ -13,18 +13,24 @@ from regard.schedule import cooldown
 class Cooldown:
     """Plans the last part of a run, `training.cooldown`, and computes the factor of its rates."""
 
-    def __init__(self, recipe: TrainingRecipe):
-        self._recipe = recipe
+    def __init__(self, recipe: TrainingRecipe, span: tuple[int, int] | None = None):
+        """Without a cooldown in the recipe, `span` may be one, as the method `span` returns it."""
+        self._recipe, self._span = recipe, span
         self._for = recipe.minutes, recipe.steps, recipe.cooldown
 
     def factor(self, state: TrainingState) -> float:
         """The factor by which the learning rate of the next step is multiplied."""
-        recipe, step = self._recipe, state.step + 1
+        span = self.span(state)
+        return cooldown(state.step + 1, *span) if span else 1.0
+
+    def span(self, state: TrainingState) -> tuple[int, int] | None:
+        """The step before the cooldown, and its last step; None if there is none, or none yet."""
+        recipe = self._recipe
         if self.is_planned(state):
-            return cooldown(step, state.cooldown_begins, state.cooldown_ends)
+            return state.cooldown_begins, state.cooldown_ends
         if recipe.cooldown and not recipe.minutes:
-            return cooldown(step, round((1 - recipe.cooldown) * recipe.steps), recipe.steps)
-        return 1.0
+            return round((1 - recipe.cooldown) * recipe.steps), recipe.steps
+        return self._span
 
     def is_planned(self, state: TrainingState) -> bool:
         """Whether `state` has a plan for the recipe's values, and is not beyond its last step."""

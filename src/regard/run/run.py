@@ -40,6 +40,7 @@ class Run:
         micro_batches: int | None = None,
         shard: bool = False,
         began: float | None = None,
+        cooldown: tuple[int, int] | None = None,
     ):
         """Open a run.
 
@@ -54,6 +55,8 @@ class Run:
             shard           divide weights and moments among the processes
             began           the value of `time.monotonic` at which `training.minutes` start; None
                             means now
+            cooldown        the step before a cooldown, and its last step, in a run whose recipe has
+                            none, because it repeats a part of another run
 
         Raises RecipeError if the directory was begun with another recipe, DataError or ModelError
         if the data is damaged, TrainingError if the model or a sentence pair is too large or
@@ -68,7 +71,7 @@ class Run:
             warn("--shard needs several processes of torchrun: this one keeps the whole model")
         self.directory = RunDirectory(directory, listeners, warn, writes=processes.first)
         self.journal = self.directory.journal
-        self.clock = Clock(self.setup, self.journal, interrupt or Interrupt(), began)
+        self.clock = Clock(self.setup, self.journal, interrupt or Interrupt(), began, cooldown)
         self._state = TrainingState()
         self.resumption = Resumption(
             self.setup,
