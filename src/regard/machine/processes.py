@@ -42,7 +42,7 @@ SECONDS_TO_DIE = 2.0
 SECONDS_TO_NOTICE = 5.0
 """A process ends itself once it has waited this long for another process that has ended."""
 
-MOST_NUMBERS = 8
+MOST_NUMBERS = 12
 """`Processes.agree_on_memory` sums at most this many numbers over all processes."""
 
 
@@ -108,6 +108,7 @@ class Processes:
         another line of code than the others, and with more or fewer numbers. Therefore zeros are
         added: all calls exchange MOST_NUMBERS numbers and `enough`.
         """
+        assert len(numbers) <= MOST_NUMBERS
         unused = [0] * (MOST_NUMBERS - len(numbers))
         short, *sums = self.sum(not enough, *numbers, *unused)
         if short:
