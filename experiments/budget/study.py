@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def study() -> tuple[dict[str, dict[str, str]], dict[str, dict[str, object]]]:
-    """The corpora and the runs of runs.toml; `like` adds the settings of another run to a run."""
+    """The corpora and the runs of runs.toml; `like` adds the settings of an earlier run."""
     read = tomllib.loads((HERE / "runs.toml").read_text())
     runs = {}
     for name, own in read["run"].items():

@@ -31,7 +31,7 @@ def test_training_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
             for record in (begun, step, step | {"step": 5}, cooldown, averaged, tuned):
                 display(record)
         assert place in shown.getvalue()
-    assert said[-3] == ("from step 6 to 8, the learning rate also falls to 0 in a straight line")
+    assert said[-3] == "from step 6 to 8, the learning rate also falls to 0 in a straight line"
     assert said[-2].startswith("7 checkpoints are averaged, the best of 2 numbers")
     display(averaged | {"tried": [{"checkpoints": 1, "loss": 1.0}]})
     assert said.pop().startswith("one checkpoint is taken, the best of 1 numbers")

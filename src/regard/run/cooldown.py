@@ -14,7 +14,7 @@ class Cooldown:
     """Plans the last part of a run, `training.cooldown`, and computes the factor of its rates."""
 
     def __init__(self, recipe: TrainingRecipe, span: tuple[int, int] | None = None):
-        """Without a cooldown in the recipe, `span` may be one, as the method `span` returns it."""
+        """If the recipe has no cooldown, `span` may give one: the step before it, and its last."""
         self._recipe, self._span = recipe, span
         self._for = recipe.minutes, recipe.steps, recipe.cooldown
 
