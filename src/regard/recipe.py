@@ -288,7 +288,7 @@ def _names_a_family(changes: Mapping[str, Any]) -> bool:
 
 
 def assigned_field(assignment: str) -> str:
-    """The field that a text for `Recipe.set` changes, as "section.key"."""
+    """The part "section.key" of an assignment "section.key=value", as `Recipe.set` takes it."""
     return assignment.partition("=")[0].strip()
 
 

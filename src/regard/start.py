@@ -101,7 +101,7 @@ from regard.text.opening import open_tokenizer
 
 _Chose = Callable[[Choice], object]
 MINUTES = 60.0
-"""If no limit of time is given, a recipe that is chosen for the time suits this many minutes."""
+"""If no limit of time is given, a recipe is chosen for this many minutes."""
 
 
 @dataclass(frozen=True)

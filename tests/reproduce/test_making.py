@@ -210,6 +210,10 @@ def test_the_seeds_of_a_damaged_table_are_not_forgotten_in_silence(
             write_tables(study, named, [TABLE_3_EXPERIMENT])
     assert damaged.read_text() == content
     damaged.unlink()
+    damaged.mkdir()
+    with pytest.raises(DataError, match=r"table3.json: cannot be read: Is a directory$"):
+        write_tables(study, [], [TABLE_3_EXPERIMENT])
+    damaged.rmdir()
     [table] = write_tables(study, [], [TABLE_3_EXPERIMENT])
     assert table.values["seeds"] == [1, 2]
 

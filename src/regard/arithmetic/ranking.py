@@ -60,10 +60,10 @@ def most_likely_by_blocks(
 
 
 def summary(logits: Float[Tensor, "rows vocabulary"], at_once: int) -> Summary:
-    """The `Summary` of these logits, of which at most `at_once` are read at a time.
+    """The `Summary` of these logits, which are read in groups of rows.
 
-    At least one row is read at a time. The rows that are read together should fit a CPU's caches or
-    a GPU's memory.
+    A group is one row, or several with at most `at_once` logits in total. It should fit a CPU's
+    caches or a GPU's memory.
     """
     some = max(1, at_once // logits.shape[1])
     maxima, totals = [], []

@@ -5,8 +5,8 @@ timed, from the smallest model on. Each model in rule.toml has a number `tokens_
 target tokens that it needs for each of its weights. The largest model that learns from so many
 tokens is chosen, or the smallest if none does; only the first `most_passes` passes over the text
 count. Vocabulary and row length depend on the text, and the smallest model has a limit of its own
-on the vocabulary; dropout and label smoothing depend on the number of passes over the text; batch
-size and warm-up depend on the number of steps.
+on the vocabulary; dropout, label smoothing and cooldown depend on the number of passes over the
+text; batch size and warm-up depend on the number of steps.
 
 The expected loss (`regard.budget.loss`) is computed only to inform the user.
 """
@@ -204,9 +204,9 @@ def _starts(
 ) -> dict[Recipe, tuple[ParallelText, float]]:
     """The recipes of rule.toml's models, smallest first, each with a text and a number.
 
-    The text gets the model's limit on the size of the vocabulary, unless `asked` sets this size.
-    The number is how many tokens the model needs for each weight. If `asked` makes several recipes
-    equal, the text and the number of the first one are kept.
+    The text is `corpus`, with the model's limit on the vocabulary unless `asked` sets its size. The
+    number is how many target tokens the model needs for each weight. If `asked` makes several
+    recipes equal, the first text and number are kept.
     """
     is_asked = "tokenizer.vocabulary" in map(assigned_field, asked)
     recipes: dict[Recipe, tuple[ParallelText, float]] = {}

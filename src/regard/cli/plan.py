@@ -59,8 +59,8 @@ def print_budgets(start: "Start", minutes: float) -> None:
 
     start.files.refuse_unfit(start.task)
     text = start.files.measured(start.tokenizer)
-    row = "{:>10} {:>7} {:>8} {:>8} {:>10} {:>11} {:>9} {:>8} {:>11}"
-    names = "time layers d_model dropout smoothing vocabulary steps epochs perplexity"
+    row = "{:>10} {:>7} {:>8} {:>8} {:>10} {:>9} {:>11} {:>9} {:>8} {:>11}"
+    names = "time layers d_model dropout smoothing cooldown vocabulary steps epochs perplexity"
     typer.echo(row.format(*names.split()))
     asked = (one for one in start.assignments if assigned_field(one) != "training.minutes")
     for found in for_several_times(text, minutes, tuple(asked)):
@@ -72,6 +72,7 @@ def print_budgets(start: "Start", minutes: float) -> None:
                 model.d_model,
                 model.dropout,
                 recipe.training.label_smoothing,
+                recipe.training.cooldown,
                 f"{recipe.tokenizer.vocabulary:,}",
                 f"{found.steps:,}",
                 f"{found.epochs:.3g}",

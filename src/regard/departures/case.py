@@ -68,8 +68,8 @@ class Finding(NamedTuple):
     where the paper says nothing. unstated: the paper does not answer the question. unseen: the
     paper answers it, but the recipe and the facts do not show whether the case agrees with it."""
     paper: str = ""
-    """The paper's answer, or the guess in `Compared.printed` that the case differs from; it may be
-    empty, for example if the departure's `quote` gives the answer, or if the paper has none."""
+    """The paper's answer or, if it has none, sometimes the guess in `Compared.printed`. It may be
+    empty, for example if the departure's `quote` gives the answer."""
     here: str = ""
     """The case's answer, such as values in its recipe; if `kind` is "unseen", what is not known;
     empty if the departure's `ours` gives the answer."""

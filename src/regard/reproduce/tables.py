@@ -12,6 +12,7 @@ from typing import Any
 
 from regard.errors import DataError
 from regard.files.locks import locked
+from regard.files.regular import reason
 from regard.files.whole import write_file
 from regard.parts.kept import Figures, Task, finished
 from regard.parts.markdown import markdown_table
@@ -84,8 +85,8 @@ def write_tables(
     finished. A table that only `every` has is written and returned, too, if an earlier call wrote
     its files into `study.out`; it keeps the seeds of its JSON file. Processes that share a study
     take turns, so that a table never loses a row, and index.html never loses a table. Raises the
-    errors of `finished`, DataError if a JSON file is damaged, and RegardError if a file cannot be
-    written.
+    errors of `finished`, DataError if a JSON file is damaged or unreadable, and RegardError if a
+    file cannot be written.
     """
     with locked(study.out / ".tables.lock"):
         tables = []
@@ -113,14 +114,16 @@ def _with_seeds_of_table(study: Study, one: Experiment, *, anew: bool) -> Study:
     """The study with the seeds in the JSON file of a table, which the experiment `one` makes.
 
     If `anew` is True, the study keeps its own seeds, too. The study is returned unchanged if the
-    JSON file is missing, or has no seeds. Raises DataError if the file is damaged.
+    JSON file is missing, or has no seeds. Raises DataError if the file is damaged or unreadable.
     """
     path = study.out / f"{one.name}.json"
     try:
         written = set(map(int, json.loads(path.read_text("utf-8"))["seeds"]))
     except (FileNotFoundError, KeyError):
         return study
-    except (OSError, ValueError, TypeError):
+    except OSError as error:
+        raise DataError(f"cannot be read: {reason(error)}", path) from None
+    except (ValueError, TypeError):
         raise DataError(
             "is damaged, so the seeds of the table are not known: remove it, and make the table "
             "again with as many --seeds as before (finished rows are not trained again)",

@@ -55,8 +55,8 @@ class Run:
             shard           divide weights and moments among the processes
             began           the value of `time.monotonic` at which `training.minutes` start; None
                             means now
-            cooldown        the step before a cooldown, and its last step, in a run whose recipe has
-                            none, because it repeats a part of another run
+            cooldown        the step before a cooldown, and the last step in it, if the recipe sets
+                            none and the run repeats a part of another run
 
         Raises RecipeError if the directory was begun with another recipe, DataError or ModelError
         if the data is damaged, TrainingError if the model or a sentence pair is too large or

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import regex
 
-# Perl's classes in decoded text are written here as follows: \s as _BLANKS, \p{IsAlpha} as
-# Alphabetic, \p{IsAlnum} as Alphabetic with Nd, \p{IsN} as N, \p{IsLower} as Lowercase.
+# In decoded text, Perl's \s matches _BLANKS, \p{IsAlpha} matches Alphabetic, \p{IsAlnum} matches
+# Alphabetic or Nd, \p{IsN} matches N, and \p{IsLower} matches Lowercase.
 _BLANKS = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _Rules = tuple[tuple["regex.Pattern[str]", str], ...]
 

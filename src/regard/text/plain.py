@@ -30,7 +30,7 @@ before each `!` counts as known."""
 
 
 def texts_of_pieces(tokenizer: Tokenizer, ids: Iterable[int]) -> list[str]:
-    """The text of each learned piece among `ids`, without characters of which it has only a part.
+    """The text of each learned piece among `ids`, without incomplete characters.
 
     Special tokens and single bytes are left out.
     """

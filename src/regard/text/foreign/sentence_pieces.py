@@ -251,7 +251,7 @@ def _model(file: Original, allowed: Container[str] | None = None) -> SentencePie
 
 
 def _restricted(content: bytes, allowed: Container[str]) -> bytes:
-    """A copy of a model in which the only normal pieces are allowed ones and single characters.
+    """A copy of a model in which each normal piece is in `allowed` or is a single character.
 
     Older versions of SentencePiece, unlike the newest, have `SetVocabulary` for this purpose.
     """
