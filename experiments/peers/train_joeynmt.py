@@ -1,13 +1,14 @@
 """JoeyNMT, from raw text to a translated test set, by its own commands.
 
 The settings are those of JoeyNMT's configs/transformer_iwslt14_deen_sp.yaml, a Transformer for
-160,000 pairs of text, with these differences: 8,000 sub-words, sentences of up to 100 sub-words,
+160,000 pairs of text, with these differences: the sub-words, sentences of up to 100 sub-words,
 batches of 4,096 tokens (there: 4,096 on each of two GPUs), text with its capitals, and fp32. With
 --small, shape, dropout and learning rate are those of `time-30m-02` in experiments/budget. With
 --recurrent, they are those of configs/iwslt_deen_bahdanau.yaml, a recurrent model; only its
 embeddings are shared here.
 """
 
+import argparse
 import signal
 import subprocess
 import sys
@@ -16,16 +17,16 @@ from typing import Any
 
 import yaml
 
-from text import SMALL_HELP, SOURCE, TARGET, TEST, TRAIN, VALID, arguments, learn_sub_words, symbols
+from text import SMALL_HELP, SOURCE, TRAIN, VALID, arguments, learn_sub_words, symbols
 
 
 def main() -> None:
     options = arguments(__doc__, small=SMALL_HELP, recurrent="train a recurrent model")
     shape = "recurrent" if options.recurrent else "small" if options.small else "iwslt"
-    sub_words = learn_sub_words(options.data, options.out)
+    sub_words = learn_sub_words(options)
     vocabulary = options.out / "vocabulary.txt"
     vocabulary.write_text("\n".join(symbols(sub_words)) + "\n", encoding="utf-8")
-    recipe = settings(options.data, options.out, sub_words, vocabulary, shape)
+    recipe = settings(options, sub_words, vocabulary, shape)
     path = options.out / "config.yaml"
     path.write_text(yaml.safe_dump(recipe, sort_keys=False))
     train(path, 60 * options.minutes)
@@ -51,9 +52,10 @@ def train(path: Path, seconds: float) -> None:
 
 
 def settings(
-    data: Path, out: Path, sub_words: Path, vocabulary: Path, shape: str
+    options: argparse.Namespace, sub_words: Path, vocabulary: Path, shape: str
 ) -> dict[str, Any]:
     """A configuration of JoeyNMT 2.3."""
+    data, out = options.data, options.out
     text = {
         "lowercase": False,
         "level": "bpe",
@@ -63,7 +65,7 @@ def settings(
         "tokenizer_cfg": {"model_file": str(sub_words), "pretokenizer": "none"},
     }
     return {
-        "name": "multi30k",
+        "name": data.name,
         "joeynmt_version": "2.3.0",
         "model_dir": str(out / "model"),
         "use_cuda": False,
@@ -71,10 +73,10 @@ def settings(
         "data": {
             "train": str(data / TRAIN),
             "dev": str(data / VALID),
-            "test": str(data / TEST),
+            "test": str(data / options.test),
             "dataset_type": "plain",
             "src": {"lang": SOURCE} | text,
-            "trg": {"lang": TARGET} | text,
+            "trg": {"lang": options.target} | text,
         },
         "testing": {
             "beam_size": 5,

@@ -7,6 +7,7 @@ as it does by default in the Trainer. With --small, they are those of `time-30m-
 experiments/budget.
 """
 
+import argparse
 import time
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from transformers import (
     TrainerCallback,
 )
 
-from text import SMALL_HELP, SOURCE, TARGET, TEST, TRAIN, arguments, learn_sub_words, lines
+from text import SMALL_HELP, SOURCE, TRAIN, arguments, learn_sub_words, lines
 
 PAD, EOS = 1, 2  # SentencePiece's <unk>, <s> and </s> are 0, 1, 2, and nothing here needs <s>
 LONGEST = 100  # sub-words of a sentence that is learned from
@@ -35,16 +36,12 @@ WARMUP_SHARE = 0.06  # of the time
 
 def main() -> None:
     options = arguments(__doc__, small=SMALL_HELP)
-    sub_words = sentencepiece.SentencePieceProcessor(
-        model_file=str(learn_sub_words(options.data, options.out))
-    )
+    sub_words = sentencepiece.SentencePieceProcessor(model_file=str(learn_sub_words(options)))
     torch.manual_seed(42)
     model = MarianMTModel(settings(sub_words.vocab_size(), options.small))
-    train(
-        model, examples(options.data, sub_words), options.out, 60 * options.minutes, options.small
-    )
+    train(model, examples(options, sub_words), options.out, 60 * options.minutes, options.small)
     model.save_pretrained(options.out / "model")
-    sources = lines(options.data, TEST, SOURCE)
+    sources = lines(options.data, options.test, SOURCE)
     written = translate(model, sub_words, sources)
     (options.out / "out.test").write_text("\n".join(written) + "\n", encoding="utf-8")
 
@@ -75,11 +72,11 @@ def settings(symbols: int, small: bool) -> MarianConfig:
 
 
 def examples(
-    data: Path, sub_words: sentencepiece.SentencePieceProcessor
+    options: argparse.Namespace, sub_words: sentencepiece.SentencePieceProcessor
 ) -> list[dict[str, list[int]]]:
     sources, targets = (
-        sub_words.encode(lines(data, TRAIN, language), add_eos=True)
-        for language in (SOURCE, TARGET)
+        sub_words.encode(lines(options.data, TRAIN, language), add_eos=True)
+        for language in (SOURCE, options.target)
     )
     return [
         {"input_ids": source, "labels": target}

@@ -6,6 +6,7 @@ each side, kernels of 3, one embedding matrix, batches of 2,048 target tokens. T
 that of OpenNMT-py's Transformer, a factor of 2 on equation (3), with a warm-up of 400 steps.
 """
 
+import argparse
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from text import SOURCE, TARGET, TEST, TRAIN, VALID, arguments, learn_sub_words, symbols
+from text import SOURCE, TRAIN, VALID, arguments, learn_sub_words, symbols
 
 SAVED = 20
 """A checkpoint is saved after so many steps; the last one of the time translates."""
@@ -23,14 +24,13 @@ SAVED = 20
 
 def main() -> None:
     options = arguments(__doc__)
-    out = options.out.resolve()
-    sub_words = learn_sub_words(options.data, out)
+    out, sub_words = options.out, learn_sub_words(options)
     (out / "vocabulary.txt").write_text("\n".join(symbols(sub_words)) + "\n", encoding="utf-8")
     path = out / "config.yaml"
-    recipe = settings(options.data.resolve(), out, sub_words)
+    recipe = settings(options, sub_words)
     path.write_text(yaml.safe_dump(recipe, sort_keys=False))
     train(path, 60 * options.minutes)
-    translate(options.data, out, sub_words)
+    translate(options, sub_words)
 
 
 def train(config: Path, seconds: float) -> None:
@@ -46,11 +46,12 @@ def train(config: Path, seconds: float) -> None:
         sys.exit("OpenNMT-py's training ended too early; its last lines say why.")
 
 
-def translate(data: Path, out: Path, sub_words: Path) -> None:
+def translate(options: argparse.Namespace, sub_words: Path) -> None:
     """Translate the test set by the last checkpoint, with beam 5 and length penalty 1.0."""
+    out, source = options.out, options.data / f"{options.test}.{SOURCE}"
     last = max(out.glob("model_step_*.pt"), key=lambda path: int(path.stem.rsplit("_", 1)[1]))
     command = [sys.executable, "-m", "onmt.bin.translate", "--model", str(last)]
-    command += ["--src", str(data / f"{TEST}.{SOURCE}"), "--output", str(out / "out.test")]
+    command += ["--src", str(source), "--output", str(out / "out.test")]
     command += ["--transforms", "sentencepiece", "--src_subword_model", str(sub_words)]
     command += ["--tgt_subword_model", str(sub_words), "--max_length", "100"]
     command += ["--beam_size", "5", "--length_penalty", "wu", "--alpha", "1.0"]
@@ -58,13 +59,14 @@ def translate(data: Path, out: Path, sub_words: Path) -> None:
     subprocess.run(command, check=True, env=os.environ | {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"})
 
 
-def settings(data: Path, out: Path, sub_words: Path) -> dict[str, Any]:
+def settings(options: argparse.Namespace, sub_words: Path) -> dict[str, Any]:
     """A configuration of OpenNMT-py 3.0."""
+    data, out = options.data, options.out
     return {
         "data": {
             name: {
                 "path_src": str(data / f"{part}.{SOURCE}"),
-                "path_tgt": str(data / f"{part}.{TARGET}"),
+                "path_tgt": str(data / f"{part}.{options.target}"),
                 "transforms": ["sentencepiece", "filtertoolong"],
             }
             for name, part in (("corpus", TRAIN), ("valid", VALID))
