@@ -2,8 +2,8 @@
 
 One grammar makes both languages at once, and nothing is downloaded. An example is an English
 sentence with its tree, its only correct German translation, and the dependencies between distant
-words. The grammar records these dependencies; a model has to find them by attention. From this
-package, each module imports only modules that stand before it in this list:
+words. The grammar records these dependencies; a model has to find them by attention. Each
+module of this package imports from the package only modules that come before it in this list:
 
     wordlist, morphology -> lexicon, derivation -> phrases -> tenses -> complements -> predicates
     -> clauses -> sentences -> corpus

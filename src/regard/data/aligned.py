@@ -40,8 +40,8 @@ class Progress:
     done: int
     """The number of bytes read so far, counted in the stored files, which may be compressed."""
     total: int
-    """The size of all stored files, in bytes. Gold, silver and validation trees are read one kind
-    after the other; for trees, this is the size of all files of the kind that is being read."""
+    """The size of all stored files, in bytes. For trees, it is the size of the files of one kind,
+    the one that is being read: gold, silver or validation trees."""
     pairs: int
     """The number of pairs, or of trees, that have been read."""
 

@@ -114,7 +114,7 @@ def prepare_text(
     characters are dropped; training pairs equal to a validation pair are counted, but kept.
     `mix` has a number for each source file: how often an epoch has its pairs, by default once. With
     `mix`, duplicates are dropped within each file only. `tokenizer` is a tokenizer.json or its
-    directory, with all other files of the tokenizer. With None, a tokenizer is learned. Earlier
+    directory; the tokenizer's other files must be there, too. With None, one is learned. Earlier
     prepared data in `out` is replaced. At most `workers` processes do the work, by default one per
     usable core; 0 or 1 means only this process. `progress` is called while the corpus is read.
 

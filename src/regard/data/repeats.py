@@ -1,8 +1,8 @@
 """Find the pairs of a corpus that repeat an earlier pair, in limited memory, with files on disk.
 
 The survey writes an eight-byte digest of each pair to a file. Equal pairs have equal digests; with
---mix, this holds only for pairs of the same file. The digests are divided by their value into
-parts, so that equal digests are in the same part. The file of digests is read once for each part.
+--mix, this holds only for pairs of the same file. The digests are put into parts according to
+their values, so equal digests are in the same part. The file of digests is read once for each part.
 The result is one bit for each pair.
 """
 

@@ -5,9 +5,9 @@ first. With BPE-dropout, each merge is skipped at random, so that a word is cut 
 and a model learns from rare sub-words too. BPE-dropout helps where text is scarce. "Attention
 Is All You Need" does not use it.
 
-The new sub-words are computed from the ids of a sentence, without its text, so data is prepared as
-usual. For this reason, a merge may also cross the places where encoding always divides a word, for
-example after a quotation mark: 'six may become 's and ix. Such words are rare.
+The new sub-words are computed from the ids of a sentence, so data is prepared as usual. The ids do
+not tell where encoding always divides a word, for example after a quotation mark. So a merge may
+cross such a place: 'six may become 's and ix. Such words are rare.
 """
 
 from collections.abc import Callable

@@ -18,7 +18,7 @@ from regard.recipe import DataRecipe, Recipe
 from regard.text.cleaning import Verdict, judge_text
 
 LONG_WORD = 20
-"""A line with more characters per word than this, blanks included, counts as one without blanks."""
+"""A line of n words counts as one without blanks if it has more than LONG_WORD x n characters."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,9 @@ def survey(
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0
-    # A pair that two mixed files have has two digests, but is drawn once. Ten times as many pairs
-    # are drawn then: if the corpus has fewer, all different pairs are drawn, and can be counted.
+    # If a pair is in two mixed files, it has two digests, so the digests do not tell how many pairs
+    # are different. Therefore, ten times as many pairs are drawn from mixed files. If there are
+    # fewer different pairs than that, all of them are drawn, and can be counted.
     most = 10 * wanted if mixed else wanted
     pairs = clean = characters = unspaced = 0
     drawn: dict[TextPair, tuple[int, int]] = {}

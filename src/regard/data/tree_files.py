@@ -24,10 +24,10 @@ class Treebank:
     def trees(self, read: Callable[[int], object] | None = None) -> Iterator[Tree | None]:
         """Yield each tree of the files, or None for a tree that has only traces.
 
-        Traces, function tags and the outer bracket are removed from each tree. In a file with
-        scores, empty lines and lines on which the parser failed are skipped. `read` is called with
-        the number of stored bytes that were read since the last call of `read`. Raises DataError
-        for a bad file.
+        Traces, function tags and the outer bracket are removed from each tree. If a file has
+        scores, its empty lines are skipped, and so are lines on which the parser failed. `read` is
+        called with the number of stored bytes that were read since the last call of `read`. Raises
+        DataError for a bad file.
         """
         for path in self.files:
             with closing(read_lines(path, read)) as lines:

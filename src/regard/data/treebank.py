@@ -3,8 +3,8 @@
 One vocabulary serves both sides, as in translation. Sub-words are learned from words as they are
 printed, such as ( and 1/2, not -LRB- and `1\\/2`, so that treebanks and raw text look alike.
 Each token of a linearised tree is a symbol: an entry of the vocabulary that encodes no text.
-data/pairs.py describes the files. valid.target.txt has the validation trees, one on each line,
-without traces and function tags.
+data/pairs.py describes the files of prepared data. valid.target.txt has the validation trees, one
+on each line, without traces and function tags.
 
 The trees are read in three stages, so that any number of trees needs only bounded memory
 (validation files are held in memory): `survey` counts the trees and collects their tokens, `learn`
@@ -44,8 +44,8 @@ from regard.trees.recombining import Phrases
 from regard.trees.tree import Tree
 
 TOP = "TOP"
-"""Trees to score are written inside a bracket with this label, which EVALB does not count if it is
-given its usual parameters, COLLINS.prm."""
+"""Trees to score are written inside a bracket with this label. EVALB does not count this bracket if
+its usual parameters, COLLINS.prm, are used."""
 MOST_COPIES = 1000
 """If a tree would have to occur more often than this in an epoch, `silver_share` is refused."""
 MOST_NEW = 20

@@ -70,8 +70,8 @@ def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -
     for block in _blocks(path, shown, read):
         rest += block
         end = rest.rfind(b"\n") + 1
-        # Only the first line of `rest` can be this long: every other line begins in the block that
-        # was just read, and a block is shorter than LONGEST_LINE.
+        # Only the first line of `rest` can exceed LONGEST_LINE: every other line begins in the
+        # block that was just read, and a block is shorter than LONGEST_LINE.
         if (rest.index(b"\n") if end else len(rest)) > LONGEST_LINE:
             raise DataError(
                 f"this line is longer than {LONGEST_LINE // 2**20} MiB: give text with one "

@@ -7,8 +7,8 @@ Several processes may write the same directory `out` at the same time. In the fo
     .out.12345678.partial    the new directory, while it is written
     .out.12345678.earlier    the earlier directory, while it is replaced
 
-After a kill, the next writer renames the earlier directory to `out`; if there is a new `out`, the
-writer removes the earlier directory.
+If there is no `out` after a kill, the next writer renames the earlier directory to `out`. If there
+is an `out`, the next writer removes the earlier directory.
 """
 
 import fcntl

@@ -95,7 +95,7 @@ def read_passage(
 
 
 def readable(markup: str) -> str:
-    """The text to translate in HTML, on one line; `markup` itself if no such text has a letter."""
+    """The translatable text of HTML, on one line; `markup` itself if no such text has a letter."""
     texts = (read_references(part) for part, is_text in stretches(markup) if is_text)
     return " ".join(" ".join(filter(_has_letters, texts)).split()) or markup
 

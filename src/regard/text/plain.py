@@ -74,7 +74,7 @@ class _Plainer(dict[int, str]):
 
     @cached_property
     def _known(self) -> frozenset[str]:
-        """The characters of ASCII and those of the learned pieces that sources of training have.
+        """ASCII, and the characters of learned pieces that are in source sentences of training.
 
         Letters count as known even if only targets have them: names are often copied. A learned
         piece that has only blanks is left out if it is not frequent (see FREQUENT).

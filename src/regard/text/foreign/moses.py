@@ -58,9 +58,9 @@ class MosesSettings(Section):
     separator: _Pieces = "@@"
     """The mark at the end of each piece of a word except the last."""
     threshold: int | None = None
-    """If there is a file target.counts, a piece of the target is divided into smaller pieces if the
-    file lacks the piece, or gives it a count below this number. If the threshold is None, only
-    pieces that the file lacks are divided."""
+    """A piece of the target is divided into smaller pieces if the file target.counts lacks the
+    piece, or gives it a count below this number. If the threshold is None, only pieces that the
+    file lacks are divided. Without such a file, the threshold is not used."""
     source_threshold: int | None = None
     """Like `threshold`, but for pieces of the source and for the file source.counts."""
     unknown: str = "<unk>"
