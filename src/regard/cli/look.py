@@ -235,7 +235,7 @@ class _View:
         write_file(path, file.getvalue())
 
     def write_figure(self, number: int, out: Path | None, model: "EncoderDecoder") -> None:
-        """Write a figure to `out` (.svg, .png or .pdf); if it is None, to figure-`number`.svg."""
+        """Write a figure to `out` (.svg, .png or .pdf), or to figure-`number`.svg without `out`."""
         from regard.view.figures import figure, sharpest
 
         if number < 3:
@@ -253,7 +253,7 @@ class _View:
         note(f"{path}: Figure {number}")
 
     def write_json(self, path: Path) -> None:
-        """Write all of `found` as JSON to the file `path`, or to standard output if it is "-"."""
+        """Write all of `found` as JSON to the file `path`; if `path` is "-", to standard output."""
         content = json_for_terminal(self.found.as_json())
         if str(path) == "-":
             typer.echo(content)
@@ -333,7 +333,7 @@ def _refuse_unshown(
 def _refuse_missing(sentence: str | None, figure: int | None, *others: object) -> None:
     """Raise RecipeError if no sentence is given, although a sentence is needed.
 
-    Figures 1 and 2 need none if no other option is given; `others` are those options' values.
+    Figures 1 and 2 need none if `others`, the values of the other options, are all unset.
     """
     if sentence is None and (figure not in (1, 2) or any(o not in (None, False) for o in others)):
         raise RecipeError("no sentence: give one after the model; only --figure 1 and 2 need none")

@@ -83,7 +83,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON lines, with
 
 
 def window_option(on_a_gpu: str) -> Any:
-    """The option --window; `on_a_gpu` says when the default is 16384 lines: "on a GPU"."""
+    """The option --window; `on_a_gpu`, such as "on a GPU", says when 16384 lines is the default."""
     return typer.Option(
         "--window",
         min=1,

@@ -206,7 +206,7 @@ def _verify(start: "Start", steps: int, plan: bool, options: RunOptions, quiet: 
 
     A replay repeats the run as it was trained: RegardError is raised if `plan` is True, if one of
     `options` is given, if there are several processes, or if the run has no checkpoint. Also raises
-    the errors of `begin` and, for example if numbers differ, those of `verify_resume`.
+    the errors of `begin`, and those of `verify_resume`, for example if numbers differ.
     """
     from regard.machine.processes import together
     from regard.measure.resumption import refuse_without_checkpoint, verify_resume

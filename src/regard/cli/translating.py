@@ -156,7 +156,7 @@ class ParagraphLines(SentenceLines):
             yield json_for_terminal(facts) if self.as_json else text
 
     def measured(self, lines: list[str], first: int) -> int:
-        """Count as in the base class; raises MissingExtra if the extra `serve` is missing, too."""
+        """Count as in the base class; also raises MissingExtra if the extra `serve` is missing."""
         return self._measured(*_numbered(map(self._passage, lines), first))
 
     def _passage(self, line: str) -> "Passage":

@@ -19,8 +19,9 @@ class Parameters(NamedTuple):
     """The number of learned numbers in each part of a model."""
 
     embedding: int
-    """Numbers outside the layers of encoder and decoder: in the matrix, or the matrices, that embed
-    source and target and compute the logits, and for example in learned positions."""
+    """Numbers outside the layers of encoder and decoder. They are in the matrix, or the matrices,
+    that embed source and target and compute the logits, and in other parts, such as learned
+    positions."""
     encoder: int
     decoder: int
 

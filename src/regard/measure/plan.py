@@ -40,8 +40,8 @@ MOST_STEPS, MOST_SECONDS = 5, 60.0
 """Timing ends after this many steps, or when they have taken this many seconds."""
 PROBED = 8
 """On a CPU, the system may kill a process that runs out of memory. So the trial first divides a
-batch into this many times as many parts as for a step, and measures the largest of these small
-parts. From this measurement, it estimates the memory that the larger parts of a step need."""
+batch into smaller parts, this many times as many as for a step, and measures the largest of them.
+From this measurement, the trial estimates the memory that the larger parts of a step need."""
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,8 @@ def _replayed(
 ) -> Checkpoint:
     """Train from `base` to each step of `stops` in turn; return the last checkpoint.
 
-    A cooldown has the given span: the step before it, and its last step.
+    `cooldown` has the step before the cooldown of the replay, and the last step of the cooldown;
+    None means that there is no cooldown.
     """
     with refusing_write_errors(folder):
         shutil.copytree(base.path, folder / "checkpoints" / base.path.name)

@@ -34,8 +34,8 @@ FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
 limited, TRIED_FIRST sentences are translated to measure the time of a sentence, and only so many
 sentences are used that the time should suffice for MANY_ENOUGH settings."""
 AVERAGES = 0.3
-"""If the time for tuning is limited, choosing how many checkpoints are averaged takes at most about
-this share of this time."""
+"""If the time for tuning is limited, about this share of the time may be spent on choosing how many
+checkpoints are averaged."""
 
 
 class Tried(NamedTuple):

@@ -9,15 +9,15 @@ from regard.text.protocol import AnyTokenizer
 
 _SHARE = 1.25
 """The capitals of a line do not suit a vocabulary if the line has at least _SHARE times as many
-pieces as the line with fewer capitals."""
+pieces as the same line written with fewer capitals."""
 _LONG = 4
 """In a title such as `The Cat on the Mat`, words of fewer letters than this may begin with a small
 letter."""
 _EARLIER = 4
-"""If a word has as many pieces with a capital as in small letters, the ids of the two first pieces
-are compared, because frequent pieces mostly have small ids. The word gets a capital if the first id
-with a capital is less than 1 / _EARLIER times the first id in small letters. So `Tom` gets a
-capital; `The` does not, although many sentences begin with `The`."""
+"""If a word has as many pieces with a capital as in small letters, the ids of the first pieces of
+the two forms are compared, because frequent pieces mostly have small ids. The word gets a capital
+if its first id with a capital is less than 1 / _EARLIER times its first id in small letters. So
+`Tom` gets a capital; `The` does not, although many sentences begin with `The`."""
 
 
 class Recased(NamedTuple):
@@ -29,13 +29,13 @@ class Recased(NamedTuple):
 
 
 def recased(tokenizer: AnyTokenizer, line: str) -> Recased | None:
-    """The line with fewer capitals; None if it has few, or if its capitals suit the vocabulary.
+    """The line with fewer capitals; None if `line` has few, or if they suit the vocabulary.
 
     A line with many capitals has at least two words. All its letters are capitals, or it is a
     title: at least two words have _LONG letters or more, and each of these words begins with a
     capital. Each word of the line is then written in small letters, with one capital, or as it is,
     whichever has the fewest pieces. So most names keep their capitals. The new line begins with a
-    capital. The code of a language before the line is kept.
+    capital. The prefix of the line, such as `>>de<<`, is kept.
     """
     text = line.removeprefix(tokenizer.prefix(line)).lstrip()
     words = [letters for word in text.split() if (letters := [*filter(str.isalpha, word)])]

@@ -1,4 +1,4 @@
-"""Detect common flaws of a translation from source, output and their lengths alone."""
+"""Detect common flaws of a translation, using only source, output and their lengths."""
 
 import re
 from collections.abc import Sequence

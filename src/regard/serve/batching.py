@@ -172,8 +172,8 @@ class Batcher(Generic[_Item, _Result]):
         """Take a batch out: the first sentence of the next request, and others of similar length.
 
         The sentences whose lengths are closest to that of the first one are taken, as long as the
-        batch stays within `budget` tokens. Of equally close sentences, those of the same request
-        are taken before others. Each request has its turn, so no sentence waits for ever.
+        batch stays within `budget` tokens. Of equally close sentences, those of the first one's
+        request are taken before others. Each request has its turn, so no sentence waits for ever.
         """
         if not self._queue:
             return []

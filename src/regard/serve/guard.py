@@ -49,9 +49,9 @@ class Guard:
 
     The whole body of a request is read before `app` is called. A body that is too large, too slow
     or compressed is refused, and so is a request to translate while all queues are full. Every
-    request is counted in the metrics and logged. Exceptions that `app` raises are logged as errors
-    and not raised again. But exceptions in STOPPING are raised again, and Disconnected and
-    HTTPException are not logged as errors.
+    request is counted in the metrics and logged. Of the exceptions that `app` raises, only those in
+    STOPPING are raised again. The others are logged as errors, except Disconnected and
+    HTTPException.
     """
 
     def __init__(self, app: ASGIApp, service: Service):

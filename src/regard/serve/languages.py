@@ -43,7 +43,7 @@ def usual(code: str) -> str:
 
 
 def base(code: str) -> str:
-    """A code as `usual` returns it, but without its region or script: pt for pt-BR."""
+    """The language in a code that `usual` returned, without region or script: pt for pt-BR."""
     return code.partition("-")[0]
 
 

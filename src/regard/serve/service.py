@@ -24,10 +24,10 @@ RETRY_AFTER = (1, 4)
 """If a queue is full, the client is told to try again after a random delay in this range, in
 seconds."""
 READ_INLINE = 2000
-"""Two kinds of work are done in the event loop's thread for at most this many characters, and in
-another thread for more characters. First, a plain text is split into sentences; HTML is always
-split in another thread. Second, the sub-words of all sentences of a request that one model
-translates are counted; the characters of these sentences are added up."""
+"""The event loop's thread does two kinds of work for at most this many characters; another thread
+does them for more. The first is to split a plain text into sentences; HTML is always split in
+another thread. The second is to count the sub-words of the sentences that one model translates for
+a request; here, the characters of all these sentences are added up."""
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ class SearchRecorder:
     def _final(self) -> list[_Path]:
         """The hypotheses from which the search chose its result, the best first.
 
-        They are the finished ones, else the live ones, else the last live ones that there were.
+        They are the finished ones, else the live ones, of the last step with such hypotheses.
         """
         pools = (finished or live for _, live, finished in reversed(self._steps))
         return next(filter(None, pools), [_Path((), 0.0, 0.0)])

@@ -104,8 +104,8 @@ class _Stack:
     def draw(self, memory: float | None) -> float:
         """Draw the stack, and return the y where its uppermost sub-layer ends.
 
-        `memory` is the y of the encoder's output, from which arrows lead to the decoder; it is None
-        for the encoder.
+        `memory` is the y of the encoder's output, from which arrows lead to the decoder. To draw
+        the encoder itself, `memory` is None.
         """
         y = self.bottom
         for sublayer in sublayers(self.name, self.layers, self.causal):
