@@ -144,10 +144,10 @@ def train(
         source ... mix, tokenizer, recipe, changes   as for `prepare`
         data              a directory that `prepare` made, in place of files
         task              "translate" or "parse"; by default, the files, data or model decide
-        minutes           the minutes that the run may take, or 0 for no limit. A new translator
-                          without `recipe` and `start_from` gets a recipe that suits this time; for
-                          0, a recipe that suits an hour. By default, such a translator gets 60 if
-                          it learns from files; every other run has the limit of its recipe
+        minutes           the minutes that the run may take; 0 means no limit. For a new translator
+                          without `recipe` and `start_from`, a recipe is chosen that suits this
+                          time or, if it is 0, an hour. The default is 60 for such a translator if
+                          it learns from files; otherwise, it is the limit in the run's recipe
         start_from        a model directory; training begins with the weights of its model
         accept_changes    continue although the recipe or the data has changed
         micro_batches     the number of parts that a batch is divided into: a larger number needs
@@ -157,12 +157,12 @@ def train(
                           `machine.processes.together()` yields; by default, this process trains
                           alone
         shard             divide the weights and the optimizer's moments among the processes
-        progress          called with a dict for each event. Its "event" is "prepare" while data is
-                          prepared, with the fields of `data.aligned.Progress`, or "chosen", with
-                          the fields of `budget.choice.Choice`, where the recipe is written as
-                          TOML. Later dicts are the records of out/journal.jsonl, such as "start",
-                          "step" (with loss and rate), "validation" (with perplexity, accuracy and
-                          bleu or f1), "save", "finish"
+        progress          called with a dict for each event, whose name is under the key "event".
+                          "prepare", while data is prepared, has the fields of
+                          `data.aligned.Progress`; "chosen" has those of `budget.choice.Choice`,
+                          with the recipe as TOML. Later dicts are the records of
+                          out/journal.jsonl, such as "start", "step" (with loss and rate),
+                          "validation" (with perplexity, accuracy and bleu or f1), "save", "finish"
         warn              called with each warning, a sentence
 
     During training in the main thread, a checkpoint is saved after Ctrl-C, SIGTERM or SIGHUP;
@@ -302,7 +302,7 @@ def _path(given: str | Path | None, option: str) -> Path | None:
 
 
 def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
-    """The given recipe, but a Path as a text that can name only a file.
+    """Return `given` or, in place of a Path, a text that can name only a file.
 
     For example, Path("base") becomes "./base", because "base" is the name of a recipe.
     """

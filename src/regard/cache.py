@@ -38,12 +38,12 @@ class Cache:
         values: Float[Tensor, "sentences heads new d_v"],
         places: Int[Tensor, "sentences new"] | None,
     ) -> None:
-        """Add a slot for each new token, and write the new keys and values.
+        """Add a slot for each new token, unless `with_room` made this cache; write keys and values.
 
         `places` holds the indices of the slots to write to, for each sentence. None means the added
         slots, into which writing is faster. If the tensors are too small, they are replaced by
-        larger tensors. A cache that `with_room` made already has slots for all steps: `append` adds
-        no slot to such a cache, and `places` must be given.
+        larger tensors. A cache that `with_room` made already has slots for all steps, and needs
+        `places`.
         """
         if not self._roomy:
             self.slots += keys.shape[2]

@@ -111,9 +111,9 @@ class DecoderState:
         """Drop the slots that no longer belong to a hypothesis, after every `COMPACT_EVERY` tokens.
 
         The slots are dropped even if they are few. If slots were dropped only when the whole batch
-        has many to drop, a sentence's slots would depend on the batch's other sentences. No slot is
-        dropped if each sentence has only one hypothesis, whose self-attention is not restricted:
-        all slots of the sentence then belong to this hypothesis.
+        has many to drop, a sentence's slots would depend on the batch's other sentences. If each
+        sentence has only one hypothesis, and self-attention is not restricted, no slot is dropped:
+        all slots of a sentence then belong to its hypothesis.
         """
         if self._keeps_all or self.length % COMPACT_EVERY or not self.length:
             return self

@@ -85,10 +85,10 @@ class Searchable(Steppable[Rows, Any], Protocol):
 class Decoding:
     """A model and the recipe of its search, to decode sentences in batches.
 
-    If `exact` is True, a sentence has the same result, to the last bit, in any batch. None is like
-    True, but the processor is not tested, so on a GPU, on some processors and with some variants of
-    the model, results may depend on the batch. If `exact` is False, faster methods that round
-    differently may be used (see `translation.load`).
+    If `exact` is True, a sentence has the same result, to the last bit, in any batch. If it is
+    None, this usually holds, too, but is not tested: on some processors, on a GPU, and with some
+    variants of the model, results may depend on the batch. If `exact` is False, faster methods that
+    round differently may be used (see `translation.load`).
 
     Only one thread may use this object at a time: on a CPU, the object divides PyTorch's threads
     among batches, or starts copies of this process that decode the batches. In a process that was
@@ -109,8 +109,8 @@ class Decoding:
     def one_by_one(self) -> bool:
         """Whether each batch has only one sentence.
 
-        This is so if `exact` is True and a sentence's results may depend on the other sentences
-        of a batch.
+        This is so if `exact` is True, and `batches_agree` does not show that a sentence has the
+        same results in any batch.
         """
         if not self.exact:
             return False

@@ -114,7 +114,7 @@ def _three(start: Start, its: _Places, own: Recipe | None, translate: Translate)
         share = first.training.minutes
         whole = start.limit or (0.0 if own else share / SHARE_OF_EACH)
     if not its.trained.exists():
-        # The run in OUT uses the forward tokenizer, and may have a larger model: it has more time.
+        # The vocabulary is for the run in OUT, too; with more time, its model may be larger.
         yield replace(start, out=its.forward, minutes=share or None, whole_vocabulary=True)
         start.files.refuse_other_than(its.forward / "data", start.out)  # files may have changed
         _keep_text(start.files, its)

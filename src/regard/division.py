@@ -102,7 +102,7 @@ def by_length(
 
     Padding counts as tokens. A sentence of more than `slots` tokens is a batch of its own. Returns
     the batches as lists of indices into `sources`. To give all workers about equally much to
-    decode, the limit is lowered, but not to less than `least`.
+    decode, the limit `slots` is lowered, but not to less than `least`.
     """
     total = sum(map(len, sources))
     batches = max(1, -(-total // (slots * workers)) * workers)

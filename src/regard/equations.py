@@ -34,7 +34,7 @@ class Ranking(NamedTuple):
     """The most likely continuations of each sentence's hypotheses, the most likely first."""
 
     parents: Int[Tensor, "sentences count"]
-    """The index of the hypothesis that each continuation extends, in the sentence's hypotheses."""
+    """Which hypothesis each continuation extends: its index among the sentence's hypotheses."""
     tokens: Int[Tensor, "sentences count"]
     """The token that each continuation adds."""
     log_p: Float[Tensor, "sentences count"]

@@ -69,16 +69,15 @@ class Roomy(Protocol):
     def occupied(self) -> Int[Tensor, ""]:
         """The largest number of slots that belong to hypotheses of one sentence.
 
-        It is a tensor on the state's device, and an argument of `with_room`. A slot has room for
-        what the state stores about one token.
+        It is a tensor on the state's device; `with_room` gets it as a number on the host. A slot
+        has room for what the state stores about one token.
         """
 
     def with_room(self, steps: int, occupied: int) -> Self:
         """This state with room for `steps` more steps, during which its tensors keep their shapes.
 
-        `occupied` is the number of slots that the method `occupied` returned. The method was called
-        just before the search last selected rows (hypotheses) of this state. Before the first step
-        of the search, the number is 0.
+        `occupied` is the result of the method `occupied`, called on the state from which the rows
+        (hypotheses) of this state were selected. Before the first step of the search, it is 0.
         """
 
 

@@ -114,9 +114,9 @@ class Parser(Decoding):
         `window` sentences are decoded together; None means as many as suit the device
         (`Arithmetic.window`). A sentence without words has no trees. A sentence of more than
         `longest` pieces, </s> included, is parsed in parts, whose trees become children of one
-        phrase. If a single word has more pieces, its last pieces are not read. Raises TypeError if
-        a sentence is no list of str; DataError for a lone surrogate, which is no character, or for
-        a word that is empty or has a blank; ValueError for a `window` below 1; RecipeError if
+        phrase. If a single word has so many pieces, its last pieces are not read. Raises TypeError
+        if a sentence is no list of str; DataError for a lone surrogate, which is no character, or
+        for a word that is empty or has a blank; ValueError for a `window` below 1; RecipeError if
         `n_best` is not between 1 and the beam; and the errors of `Decoding.hypotheses`.
         """
         window = self.window_of(window)

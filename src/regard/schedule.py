@@ -1,7 +1,7 @@
 """§5.3 Optimizer: the learning rate rises linearly for warmup_steps, then falls as step^-0.5.
 
-A cooldown, which makes it fall to 0 at the end of a run, is no part of the paper. The recipes that
-`regard train --time` chooses may have one.
+A cooldown, which makes the learning rate fall to 0 at the end of a run, is no part of the paper.
+The recipes that `regard train --time` chooses may have a cooldown.
 """
 
 

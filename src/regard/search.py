@@ -206,7 +206,7 @@ class _Beams(NamedTuple):
     finished: Hypotheses
     before: Hypotheses
     """The live hypotheses before the last step or, in a granule of several steps, the last live
-    hypotheses that the sentence had. They are the results of a sentence that has neither finished
+    hypotheses that each sentence had. They are the results of a sentence that has neither finished
     nor live hypotheses."""
     going: Bool[Tensor, " sentences"]
     candidates: Hypotheses | None = None

@@ -229,10 +229,11 @@ class TrainingRecipe(Section):
     warmup_steps: Count = 4000
     """The number of steps over which the learning rate rises linearly."""
     cooldown: _Fraction = 0.0
-    """The last part of the steps, as a fraction of all, in which a factor that falls in a straight
-    line from 1 towards 0 multiplies the learning rate; none in the paper. If `minutes` limit the
-    run, this part is planned once, when it begins, from the mean time of the steps so far. The run
-    ends with it, or when the time is over."""
+    """The fraction of the steps, at the end of the run, in which a factor also multiplies the
+    learning rate; none in the paper. The factor falls in a straight line from 1 towards 0. If
+    `minutes` limit the run, the number of these steps is planned once, before the first of them,
+    from the mean time of the steps so far. The run ends after the last of them, or earlier if the
+    time is over."""
     first_embedding: Literal["random", "pairs"] = "random"
     """The embedding of a new run. random: each number is drawn. pairs: sub-words that occur in the
     same pairs of sentences, such as a word and its translation, begin with similar vectors (latent

@@ -225,8 +225,8 @@ def embedding_of(recipe: ModelRecipe, vocabulary: int) -> Embedding:
 
 LEAST_BIAS = -1e4
 """A bias of -1e30 on a logit excludes a token. With label smoothing, the loss depends on every
-logit, and such a bias would make the loss enormous. A loss therefore raises lower biases to this
-number, which excludes the token as well: e^-10000 is 0 in every precision."""
+logit, and such a bias would make the loss enormous. A loss therefore raises biases below LEAST_BIAS
+to LEAST_BIAS, which excludes the token as well: e^-10000 is 0 in every precision."""
 BIAS_COLUMNS = 8
 """The bias of a logit is divided equally among this many columns, which are added to the matrix
 before the softmax. Matrix products are fast if the number of columns is a multiple of 8. If a row

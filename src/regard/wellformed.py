@@ -9,8 +9,9 @@ allows only these next symbols:
             tree, unless `TOGETHER` or `DEEPEST` forbids one more open phrase
     )L      if the innermost open phrase has the label L and is not empty; if this phrase is the
             root, only if no word is left
-    a tag   if there are words left, and the next word's kind (`kind_of`) allows this tag, or allows
-            none of the model's tags; outside all phrases, only if the sentence has a single word
+    a tag   if there are words left, and the next word's kind (`kind_of`) allows this tag; any tag
+            if the kind allows none of the model's tags; outside all phrases, only if the sentence
+            has a single word
     </s>    if the tree is complete
 
 So every result is one tree with exactly one leaf per word. Allowed symbols keep the probabilities

@@ -204,9 +204,9 @@ def _starts(
 ) -> dict[Recipe, tuple[ParallelText, float]]:
     """The recipes of rule.toml's models, smallest first, each with a text and a number.
 
-    The text is `corpus`, with the model's limit on the vocabulary unless `asked` sets its size. The
-    number is how many target tokens the model needs for each weight. If `asked` makes several
-    recipes equal, the first text and number are kept.
+    The text is `corpus`, with the model's limit on the size of the vocabulary, unless `asked` sets
+    this size. The number is how many target tokens the model needs for each weight. If `asked`
+    makes several recipes equal, the first text and number are kept.
     """
     is_asked = "tokenizer.vocabulary" in map(assigned_field, asked)
     recipes: dict[Recipe, tuple[ParallelText, float]] = {}
