@@ -31,8 +31,8 @@ VECTOR = 16
 and the softmax of a row of scores that does not fill registers is slow."""
 SCORES_AT_ONCE = 2**22
 """Without gradients, at most this many scores (16 MiB in fp32) are computed together, padding not
-counted. But at least `VECTOR` queries of a row (sequence) are computed together, even if their
-scores are more."""
+counted. But at least `VECTOR` queries of a row (sequence) are computed together, even if they
+have more scores."""
 QUERIES, KEYS = 256, 128
 """Without gradients, a matrix product has at most `QUERIES` queries of a row (sequence). A product
 of attention weights and values sums over at most `KEYS` keys. `arithmetic.exact` relies on both."""

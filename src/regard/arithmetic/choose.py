@@ -65,7 +65,7 @@ LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding
 """Classes of modules that `FewRows` can compute; `SmoothFeedForward` only with SiLU ("swish")."""
 FEW_ROWS = FewRowsLimits(tokens=512, products=2 * 10**8)
 """Limits for `FewRows`, measured on two cores. `FewRows` decodes a batch on one core. If a step has
-more multiplications than `products`, the model's modules decode the text on all cores."""
+more multiplications than `products`, the model's modules decode all batches, on all cores."""
 FEW_ROWS_BY_VNNI = FewRowsLimits(tokens=64, products=4 * 10**9)
 """The limits for `FewRows` with 8-bit weights on an x86 processor with VNNI. Batches may be small:
 Python runs only once in eight steps, so threads rarely wait for each other."""
@@ -227,7 +227,7 @@ def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
 def with_loops(arithmetic: Arithmetic) -> Arithmetic:
     """Replace an `Inference` by an arithmetic with compiled loops, for threads with one core each.
 
-    Returns other arithmetics unchanged, and an `Inference`, too, if the loops cannot be used.
+    Returns `arithmetic` unchanged if it is of another class, or if the loops cannot be used.
     """
     if type(arithmetic) is Inference and can_use_loops():
         by_loops: Arithmetic = _one_core().OneCoreInference(arithmetic.products, arithmetic.keep_in)

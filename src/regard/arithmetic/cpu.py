@@ -23,7 +23,7 @@ class Cpu(Fused):
     """The loss computes the logits of at most this many tokens together. The logits of few tokens
     take little memory, and fit the processor's caches better."""
     logits_at_once = 2**20
-    """At a time, `summarize` reads at most this many logits (4 MiB in fp32), but at least a row."""
+    """`summarize` reads at most this many logits at a time (4 MiB in fp32), but at least a row."""
 
     def __init__(self, products: Products, generator: torch.Generator | None = None):
         self.products, self.generator = products, generator

@@ -128,13 +128,13 @@ class Cuda(Fused):
     decode batches.
     """
 
-    # Many sentences are divided into batches together, because all streams need batches.
+    # A window has many sentences, because all streams need batches.
     window = 16_384
     # A batch has many tokens, because even a small step takes milliseconds to launch.
     batch_tokens = 16_384
     side_by_side = False
     chunk = 8192
-    """The loss computes the logits of at most this many tokens together, to use all of a GPU."""
+    """The loss computes the logits of at most this many tokens together: enough to fill a GPU."""
     logits_at_once = 2**27
     """If the kernel `SUMMARY` cannot be used, `summarize` reads at most this many logits at a time:
     512 MiB in fp32."""

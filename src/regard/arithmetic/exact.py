@@ -11,11 +11,11 @@ are made as follows:
   terms of a sum are divided into groups of `attention.KEYS`, and the sums of the groups are added
   from left to right, so a group of zeros changes nothing.
 
-The kernels do not promise two properties, although all kernels that were measured have them: a row
-has the same result at each position in each block, and zeros at the end of a group change nothing.
-Before sentences share a batch, both properties are therefore tested on the processor, with the
-sizes of the model: `blocks_agree` tests every size of block; `widths_agree` tests every padded
-number of keys up to one group, and some larger numbers.
+These products rely on two properties that kernels do not promise, but that all measured kernels
+have: a row has the same result at each position in each block, and zeros at the end of a group
+change nothing. Before sentences share a batch, both properties are therefore tested on the
+processor, with the sizes of the model: `blocks_agree` tests every size of block; `widths_agree`
+tests every padded number of keys up to one group, and some larger numbers.
 """
 
 import itertools
@@ -84,7 +84,7 @@ def _places_agree(layer: BlockedLinear, threads: list[int]) -> bool:
 
 
 def _cancelling(outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
-    """A row, [inputs], and a weight, [outputs, inputs]; their product is 0 but for rounding errors.
+    """A row, [inputs], and a weight, [outputs, inputs]; without rounding, their product would be 0.
 
     The product shows in which order numbers are added. With usual numbers, only the last bits of a
     sum depend on the order, and bf16 does not keep these bits.

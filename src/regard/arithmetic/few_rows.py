@@ -67,8 +67,8 @@ class FewState:
     """[layers, positions, heads * (d_k + d_v)] A key and a value for each source position. The
     positions of all sentences follow one another."""
     sources: NDArray[np.int64]
-    """[rows, 2] The range of positions of `memory` that each row attends to: its first position,
-    and its last position + 1."""
+    """[rows, 2] The first position of `memory` that each row attends to, and the last such position
+    plus 1."""
 
     @property
     def length(self) -> int:
@@ -85,10 +85,10 @@ class FewRows:
     """The layers of a Transformer as loops, for a search with few rows.
 
     This object has a copy of the model's weights in another layout. In int8, the weights are
-    rounded to 8 bits. The inputs of linear layers are rounded only if the processor has VNNI
-    (`loops.vnni`); the model's own modules round these inputs on every processor. The layers of
-    `model` must be as in the paper, except that their activation may be "swish"; `model.by` must
-    have a `LaidOut`.
+    rounded to 8 bits. The loops also round the inputs of linear layers, but only if the processor
+    has VNNI (`loops.vnni`); the model's own modules always round these inputs. The layers of
+    `model` must be as in the paper, except that their activation may be "swish";
+    `model.by.products` must be a `LaidOut`.
     """
 
     def __init__(self, model: Any):

@@ -19,7 +19,7 @@ class Fused(Plain):
     chunk: int
     """The loss computes the logits of at most this many tokens together."""
     logits_at_once: int
-    """At a time, `summarize` reads at most this many logits, but at least a row."""
+    """`summarize` reads at most this many logits at a time, but at least a row."""
     learning: bool = True
     """Whether losses have gradients."""
 

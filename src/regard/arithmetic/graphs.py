@@ -47,10 +47,10 @@ class RecordedSteps(threading.local, Granule):
         super().__init__(steps)
         self._works = True
         self._warm = set[int]()
-        """Each number of candidates with which a step was recorded since PyTorch last failed to
-        record a step."""
+        """The numbers of candidates with which steps were recorded. The set is emptied when PyTorch
+        fails to record a step."""
         self._refused: Any = None
-        """The rules of the last search whose steps could not be recorded, else None."""
+        """The rules of the last search whose steps could not be recorded; None if there is none."""
         self._stream: torch.cuda.Stream | None = None
         self._pool: Any = None
         self._graph: torch.cuda.CUDAGraph | None = None

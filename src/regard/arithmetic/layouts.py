@@ -201,7 +201,7 @@ def scale_rows(y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Ten
 
 
 def _scale(entry: Tensor, rounded: int) -> Tensor:
-    """A scale, never 0, such that entry / scale is nearly `rounded` (0 if `entry` is 0)."""
+    """A scale that is never 0; entry / scale is nearly `rounded`, or 0 if `entry` is 0."""
     return torch.add(TINY, entry, alpha=1 / rounded)
 
 

@@ -29,7 +29,7 @@ class OneBatch(Cpu):
 
     side_by_side = False
     logits_at_once = 2**18
-    """At a time, `summarize` reads at most this many logits (1 MiB in fp32), but at least a row."""
+    """`summarize` reads at most this many logits at a time (1 MiB in fp32), but at least a row."""
 
 
 class EngineModel(ABC):

@@ -1,4 +1,4 @@
-"""CTranslate2 computes and searches; this module ranks its hypotheses by the rules of our search.
+"""CTranslate2 computes and searches; this module ranks the hypotheses by the rules of our search.
 
 "Our search" is `regard.search`. CTranslate2's own search has another length penalty, and ends by
 another rule. This module replaces both. It asks CTranslate2 for every hypothesis that finishes

@@ -33,8 +33,8 @@ _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 PR_SET_PDEATHSIG = 1
-"""Option of Linux's prctl that sets the signal that a process receives when its parent ends, or
-when the thread of the parent that forked the process ends."""
+"""Option of Linux's prctl. It sets the signal that a process receives when its parent ends. The
+signal also comes if the thread that forked the process ends and the parent goes on."""
 
 _REST = 1.0
 """If the other threads are not idle after this many seconds, an error is raised."""

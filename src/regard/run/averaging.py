@@ -84,7 +84,7 @@ def average_run(
 
     found, weights = _mean(directory, last, once, best, steps)
     averaged = sorted(checkpoint.step for checkpoint in found)
-    manifest = found[0].manifest  # those of older versions have no characters
+    manifest = found[0].manifest  # manifests of older versions have no characters
     about = {k: manifest[k] for k in (*FINGERPRINTS, SOURCE_CHARACTERS) if k in manifest}
     about |= {"step": averaged[-1], "averaged": averaged}
     tokenizer = open_tokenizer(directory)

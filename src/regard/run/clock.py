@@ -70,7 +70,7 @@ class Clock:
         self._counted_at = now
 
     def wishes(self, state: TrainingState) -> list[int]:
-        """Return what this process wants done after the next step, not yet counted in `state`.
+        """Return what this process wants done after this step, which `state` does not count yet.
 
         The first three numbers are flags, 0 or 1. They ask to save a checkpoint for averaging, to
         save one for resuming, and to end the run because its time is over. The fourth number asks
@@ -91,10 +91,10 @@ class Clock:
         """Decide what to do after this step.
 
         After the last step: log, validate, and save a checkpoint, at least for resuming.
-        `wishes` holds the numbers that the method `wishes` returned, summed over all processes,
-        which therefore decide alike. A cooldown that they ask for is planned in `state`. If the
-        time or the planned cooldown is over, this method sets `over` and `state.ended`. A signal
-        that came to any process is recorded in `interrupt`.
+        `wishes` holds the numbers that the method `wishes` returned, summed over all processes, so
+        that all processes decide alike. A cooldown that `wishes` asks for is planned in `state`. If
+        the time or the planned cooldown is over, this method sets `over` and `state.ended`. A
+        signal that came to any process is recorded in `interrupt`.
         """
         recipe, step = self._recipe, state.step
         self._due_at = time.monotonic()

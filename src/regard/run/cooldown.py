@@ -11,10 +11,10 @@ from regard.schedule import cooldown
 
 
 class Cooldown:
-    """Plans the last part of a run, `training.cooldown`, and computes the factor of its rates."""
+    """Plans a run's cooldown (`training.cooldown`), and computes factors of the learning rate."""
 
     def __init__(self, recipe: TrainingRecipe, span: tuple[int, int] | None = None):
-        """If the recipe has no cooldown, `span` may give one: the step before it, and its last."""
+        """If the recipe has no cooldown, `span` may give one, in the form of the method `span`."""
         self._recipe, self._span = recipe, span
         self._for = recipe.minutes, recipe.steps, recipe.cooldown
 
@@ -33,7 +33,7 @@ class Cooldown:
         return self._span
 
     def is_planned(self, state: TrainingState) -> bool:
-        """Whether `state` has a plan for the recipe's values, and is not beyond its last step."""
+        """Whether `state` has a plan for this recipe, and is not beyond the plan's last step."""
         planned_for = state.cooldown_minutes, state.cooldown_steps, state.cooldown_part
         return planned_for == self._for and 0 < state.step <= state.cooldown_ends
 
@@ -44,8 +44,8 @@ class Cooldown:
     def steps(self, state: TrainingState, seconds: float, left: float) -> int:
         """The number of steps of a cooldown that must begin after the next step; 0 if none must.
 
-        The run has taken `seconds`, and has `left` seconds for further steps. How many steps that
-        will be follows from the mean time of the steps so far.
+        The run has taken `seconds`, and has `left` seconds for further steps. The number of these
+        steps is estimated from the mean time of the steps so far.
         """
         recipe, step = self._recipe, state.step + 1
         if not recipe.cooldown or not recipe.minutes or self.is_planned(state) or step == 1:

@@ -64,12 +64,12 @@ class Occurrences(NamedTuple):
         return cls(entry, pair, by_entry, by_pair)
 
     def informative(self) -> Bool[Tensor, "entries"]:
-        """Which sub-words occur in LEAST_PAIRS pairs or more, but not in all pairs, unlike </s>."""
+        """Which sub-words occur in at least LEAST_PAIRS pairs, but not in all (as </s> does)."""
         counts = self.entry_counts
         return (counts >= LEAST_PAIRS) & (counts < len(self.pair_counts))
 
     def weights(self) -> Float[Tensor, "occurrences"]:
-        """The number in the matrix for each occurrence; it is larger in a pair of fewer sub-words.
+        """The number in the matrix for each occurrence; larger if the pair has fewer sub-words.
 
         The matrix has a row for each sub-word and a column for each pair. The row of a sub-word in
         n pairs has the norm n^(1/4), or 0 if the sub-word is not `informative`.

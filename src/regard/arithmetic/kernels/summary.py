@@ -30,8 +30,8 @@ def summary_kernel(
     return maxima, totals
 
 
-# All sizes are constants: if a size were a variable, Triton would compile the kernel again for a
-# value with other divisors.
+# All sizes are constants. Variables would not always avoid compiling again: Triton also compiles a
+# kernel again if a variable was a multiple of 16 and no longer is, or the other way round.
 @triton.jit  # type: ignore[untyped-decorator]
 def _summarize(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     logits,

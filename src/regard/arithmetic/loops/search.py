@@ -118,8 +118,8 @@ def _empty(from_place: int, target: Any, like: Any, s: int) -> None:
 def _stay_alive(candidates: Any, length: int, eos: int, live: Any, s: int) -> None:
     """Copy the best candidates of sentence s that do not end in </s> to `live`.
 
-    The last token of each candidate is at index `length`. If `live` has room for more hypotheses,
-    their log p and score become -inf.
+    The last token of each candidate is at index `length`. In the places of `live` that stay empty,
+    log p and score become -inf.
     """
     alive = 0
     for place in range(candidates[1].shape[1]):
