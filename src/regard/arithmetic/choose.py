@@ -4,7 +4,7 @@ In this module, "an arithmetic" means an implementation: an object of the class 
 recipe's `training.arithmetic` selects the arithmetic that computes the losses and gradients:
 
     auto      on a CPU, large batches (see `LARGE`) use "loops" if there are one or two cores, and
-              "halves" if there is a larger even number of cores; other batches use "whole". On a
+              "halves" if there is a larger even number of cores; otherwise, "whole" is used. On a
               GPU, `Cuda` computes; if all batches have one shape, the training step is compiled
     plain     `Plain`: the definitions, on any device
     whole     `Cpu`: PyTorch's operations, on all cores
