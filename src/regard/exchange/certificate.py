@@ -73,8 +73,8 @@ class Certificate(BaseModel):
     date: str
     """The day and time of the conversion, in UTC, such as "2026-01-31T12:00:00+00:00"."""
     versions: dict[str, str]
-    """The versions of the packages that ran the two sides, and the number format if CTranslate2 ran
-    one. If nothing was compared, only the versions for regard's side are listed."""
+    """The versions of the packages that ran the two sides, and the number format if a side ran in
+    CTranslate2. If nothing was compared, only the versions for regard's side are listed."""
     files: dict[str, str]
     """SHA-256 checksums of the files that were read. Each key is the name of a file or, if several
     files have this name, the path of the file."""

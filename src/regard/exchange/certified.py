@@ -37,8 +37,8 @@ def write_certified(
 def refuse_existing(out: Path) -> None:
     """Raise RegardError if `out` exists already and is not an empty directory.
 
-    The current directory and a symbolic link are refused, too, even if the directory is empty; and
-    so is a path that cannot be reached, or a directory that cannot be read.
+    The current directory is refused even if it is empty. A symbolic link, a path that cannot be
+    reached, and a directory that cannot be read are refused, too.
     """
     refuse_current(out)
     with refusing_write_errors(out):

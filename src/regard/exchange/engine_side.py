@@ -19,7 +19,7 @@ class EngineSide:
     """A `Side` of a certificate: a translator that uses an engine (CTranslate2 or ONNX Runtime).
 
     The engine computes the logits. CTranslate2 also searches; with ONNX Runtime, regard searches.
-    `rules` are the settings of the search; the method `beam` replaces beam and alpha in them.
+    `rules` are the settings of the search, but beam and alpha are given to the method `beam`.
     """
 
     def __init__(self, translator: EngineTranslator, rules: SearchRecipe):
@@ -27,7 +27,7 @@ class EngineSide:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The version of the engine and, for CTranslate2, the number format, each with its name."""
+        """By name: the version of the engine and, for CTranslate2, the number format."""
         return self._translator.versions
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:

@@ -78,7 +78,7 @@ def most_extra(limit: int, beam: int) -> int:
 
 
 class ForeignConfig:
-    """The configuration of another program's model; only `get` does not check a value's type.
+    """The configuration of another program's model; all methods except `get` check a value's type.
 
     A method with the argument `default` uses `default` if the key is missing. If `default` is None,
     all these methods except `get` raise ModelError for a missing key.
@@ -131,8 +131,8 @@ class ForeignConfig:
     def only(self, key: str, *values: Any) -> None:
         """Raise ModelError if a key has a value that is not one of `values`.
 
-        A missing key is accepted. A boolean is not accepted in place of the number 0 or 1, nor such
-        a number in place of a boolean; the first of `values` tells which of the two is meant.
+        A missing key is accepted. True equals 1 in Python, so types are compared, too: if the first
+        of `values` is a boolean, only booleans are accepted; otherwise, no booleans are accepted.
         """
         value = self._content.get(key, values[0])
         if value not in values or isinstance(value, bool) != isinstance(values[0], bool):

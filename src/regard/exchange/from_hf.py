@@ -29,7 +29,7 @@ from regard.variants import sinusoids_in_halves
 
 _ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
 _NORM_EPSILON = 1e-5
-"""MarianMTModel always uses this epsilon in LayerNorm: its configuration has no key for it."""
+"""MarianMTModel always uses this epsilon in LayerNorm; no key of config.json can change it."""
 WEIGHTS = "model.safetensors", "pytorch_model.bin"
 TEXT_FILES = "source.spm", "target.spm", "vocab.json"
 
@@ -173,7 +173,7 @@ def _converted(
     tokenizer: SentencePieceTokenizer,
     sources: int,
 ) -> tuple[dict[str, Tensor], Recipe]:
-    """Return the weights under regard's names, and the recipe with the fields that they determine.
+    """Return the weights under regard's names, and `recipe` with fields set from the weights.
 
     `sources` is the number of entries of the source's vocabulary.
     """

@@ -90,16 +90,16 @@ def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfi
     keys = ForeignConfig(parse_yaml(text, path), path)
     for key, values in _ONLY.items():
         keys.only(key, *values)
-    # A missing `type` passes `only`, so a configuration without encoder layers is refused here.
+    # `only` accepts a missing `type`. Here, a configuration without encoder layers is refused, too.
     keys.whole("enc-depth", least=1)
     return keys
 
 
 def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, Tensor]:
-    """The parameters under the names that `_renamed` gives, as PyTorch stores parameters.
+    """The parameters, with the names and shapes that `_renamed` gives.
 
-    So the matrix of a linear layer is [outputs, inputs]. Raises ModelError for a parameter that is
-    not in float32.
+    The matrix of a linear layer is [outputs, inputs], as in PyTorch. Raises ModelError for a
+    parameter that is not in float32.
     """
     found: dict[str, Tensor] = {}
     for name, array in arrays.items():

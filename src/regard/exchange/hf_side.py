@@ -22,7 +22,7 @@ from regard.text.tokenizer import BOS
 class MarianSide:
     """A `Side` of a certificate: a MarianMTModel with its tokenizer.
 
-    Its methods accept and return regard's ids.
+    The methods of this class accept and return regard's ids.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ OURS = "regard.tokenizer.json"
 def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> None:
     """Write the tokenizer's files into a folder.
 
-    `positions` is the maximum length of a text in tokens, which the files give to `transformers`.
+    The files tell `transformers` that a text may have at most `positions` tokens.
     Raises ModelError unless the tokenizer is regard's own, or MarianTokenizer can open its files.
     """
     if isinstance(tokenizer, Tokenizer):
@@ -68,7 +68,7 @@ def _is_marian(tokenizer: SentencePieceTokenizer) -> bool:
 
 
 def _write_marian(tokenizer: SentencePieceTokenizer, positions: int, folder: Path) -> None:
-    """Write the tokenizer's original files, its file OURS, and tokenizer_config.json."""
+    """Write the tokenizer's original files, the file OURS for regard, and tokenizer_config.json."""
     tokenizer.save(folder / OURS)  # `save` writes the original files, too
     end, unknown, pad = (*tokenizer.settings.skipped, "<pad>")[:3]
     write_json(

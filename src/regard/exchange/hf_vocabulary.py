@@ -46,8 +46,8 @@ class MarianVocabulary:
     def of(cls, model: Model) -> Self:
         """The vocabulary for exporting a model; an imported model gets its former ids back.
 
-        Raises ModelError if no exported entry can have the embedding of regard's <s>, with which
-        the exported decoder must begin.
+        The exported decoder must begin with an entry that has the embedding of regard's <s>. Raises
+        ModelError if no exported entry can have this embedding.
         """
         tokenizer = model.tokenizer
         if not isinstance(tokenizer, ForeignTokenizer):
@@ -61,7 +61,7 @@ class MarianVocabulary:
         # which the foreign decoder begins. The entry with this embedding is looked up here. If <s>
         # was trained further, there is no such entry, and the decoder begins with the padding,
         # which gets the embedding of <s>. This is possible only if the softmax leaves the padding
-        # out, so that its embedding has no other use; if not, an error is raised.
+        # out: then the padding's embedding has no other use. Otherwise, an error is raised.
         padding = _named_padding(tokenizer, pad)
         if start < 0:
             start = _same_row(weights[matrices_of(model.recipe.model).target], order.ids)

@@ -54,7 +54,7 @@ class ForeignMatrices:
         """The matrices of a model whose decoder begins with an entry of its vocabulary.
 
         This entry, which `tokenizer` maps to <s>, becomes regard's <s>. Raises ModelError, which
-        begins with `where`, if the target's vocabulary has no such entry.
+        names the path `where`, if the target's vocabulary has no such entry.
         """
         begin = tokenizer.order.specials[BOS]
         if begin < 0:
@@ -108,7 +108,7 @@ class ForeignMatrices:
 
 
 def _ordered(table: Tensor, order: IdOrder, start: Tensor | None) -> Tensor:
-    """The rows of `table`, a matrix in the order of foreign ids, in the order of regard's ids.
+    """Return the rows of `table`, moved from the order of foreign ids to that of regard's ids.
 
     If an id of regard has no foreign id, its row has only zeros. Unless `start` is None, the row of
     <s> is `start`.

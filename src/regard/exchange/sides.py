@@ -18,7 +18,7 @@ from regard.text.tokenizer import EOS
 class OurSide:
     """A `Side` of a certificate: an opened model of regard.
 
-    `rules` are the settings of the search; the method `beam` replaces beam and alpha in them. If
+    `rules` are the settings of the search, but beam and alpha are given to the method `beam`. If
     `rules` is None, the settings in the model's recipe are used.
     """
 

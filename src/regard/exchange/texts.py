@@ -85,8 +85,8 @@ class SpecialNames:
     """The names of special pieces in a vocabulary; None if the foreign program has no such piece.
 
     `pad` is the padding, and `end` ends source and target. `unknown` stands for pieces that the
-    vocabulary lacks. The decoder begins with the piece `begin`; it never outputs `begin` or `pad`,
-    unless the piece is also `end`.
+    vocabulary lacks. The decoder begins with the piece `begin`. The decoder never outputs `begin`
+    or `pad`, unless the piece is also `end`.
     """
 
     pad: str | None
@@ -253,7 +253,7 @@ def _pairs_of_yaml(lines: list[str], path: Path) -> list[tuple[str, Any]]:
 
 
 def _entries_of_yaml(lines: list[str]) -> Iterator[tuple[int, str, str]]:
-    """For each entry, the number of its last line, its piece, and its id as text; "" for no id.
+    """Yield the last line's number, the piece and the id (as text; "" if missing) of each entry.
 
     An entry is a line `piece: id`, or two lines, `? piece` and `: id`. The piece may be in quotes.
     """

@@ -78,7 +78,7 @@ def _pack(folder: Path, out: Path) -> None:
 
 
 def pieces_of(model: Model) -> Pieces:
-    """The SentencePiece model of the tokenizer of `model`, and the names of its pieces.
+    """The SentencePiece model of the tokenizer of `model`, and a name for each id of regard.
 
     For a tokenizer that regard learned, the SentencePiece model is made from the merges. Raises
     ModelError for a tokenizer of word pieces, and for a foreign tokenizer that has no SentencePiece

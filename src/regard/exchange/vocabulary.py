@@ -10,8 +10,8 @@ from regard.text.tokenizer import PAD, Tokenizer
 def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
     """A unique name for each id of the source's or the target's vocabulary.
 
-    The names are in the order of the ids. A name is the piece as its tokenizer spells it, such as
-    `lo@@`. If an entry with a smaller id has the same name, @ and the id are added to the name.
+    The names are in the order of the ids. A name is the piece as the tokenizer spells it, such as
+    `lo@@`. If two entries have the same name, @ and the larger id are added to the second name.
     """
     if isinstance(tokenizer, Tokenizer):
         return list(tokenizer.entries)

@@ -21,7 +21,7 @@ from regard.reproduce.rows import state_of
 from regard.reproduce.tables import Experiment, GrowingTable, Study, all_tasks, write_tables
 
 RECENT = 60.0
-"""A run counts as in training if its journal has changed in the last RECENT seconds."""
+"""A run is taken to be in training if its journal has changed in the last RECENT seconds."""
 
 
 def reproduce_tables(

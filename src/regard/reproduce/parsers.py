@@ -29,7 +29,7 @@ class ParserRow:
 
     name: str
     regime: str
-    """The description of the parser's training trees in the table."""
+    """The words in the table about the trees that the parser learns from."""
     recipe: Recipe
     files: TrainingFiles
     test: Path

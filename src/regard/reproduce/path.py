@@ -39,7 +39,7 @@ def _one_more(layer: str, sizes: Sizes, count: int, x: Tensor, states: Tensor) -
         return OneStep(recurrent)(x, states if count > 1 else torch.zeros_like(states))
     if layer == "dilated":
         # With dilations 1, k, k^2, ..., the k states that the kernel of a layer reads depend on k
-        # ranges of positions, which are adjacent.
+        # adjacent ranges of positions.
         return _positive(Convolutional(sizes.d, sizes.k, sizes.k ** (count - 1)))(states)
     return _positive(LAYERS[layer](sizes))(states)
 

@@ -29,7 +29,7 @@ def scaled(row: str, base: Recipe) -> Recipe:
     twice the heads of `base`. These numbers are scaled: the steps, the interval of validation, the
     layers, the widths, the heads, and the products h d_k and h d_v. The numbers of layers and of
     heads, the widths and the products are rounded. Dropout, label smoothing and the kind of
-    positions are not scaled: if the row changes them, the paper's values are taken. A table of
+    positions are not scaled: if the row changes one of them, the paper's value is taken. A table of
     learned positions is long enough for the longest sentence and for its translation, which may be
     longer (§6.1). Every row averages checkpoints as `base` does, with one exception: if `base`
     averages as the paper's base model does, row big averages as the paper's big model does.

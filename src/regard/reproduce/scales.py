@@ -52,7 +52,7 @@ class Scale(Protocol):
         """
 
     def prepare(self, out: Path) -> None:
-        """Prepare the data in `out`; only one process may call this for `out` at the same time."""
+        """Prepare the data in `out`; only one process at a time may call this for one `out`."""
 
     def base(self, out: Path) -> Recipe:
         """The recipe that takes the place of the paper's base model.

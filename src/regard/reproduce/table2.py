@@ -48,7 +48,8 @@ ENSEMBLE = "ensemble"
 def family_recipes(base: Recipe) -> dict[str, Recipe]:
     """The recipe of each row by name: base, big, and other families of about the size of base.
 
-    All rows have the batches and the number of steps of base, but big has three times the steps.
+    All rows have the batches of base. Big has three times the steps of base; all other rows have as
+    many steps as base.
     """
     model, longest = base.model, base.data.max_length + base.search.max_extra
     learned = {"positions": "learned", "max_positions": longest}

@@ -81,12 +81,12 @@ def write_tables(
     """Write the tables as they are now, and index.html, into `study.out`; return the tables.
 
     All rows of a table are written, even if `study.rows` names only some of them. A table of
-    `experiments` has the seeds of `study`, and those seeds of its JSON file with which a task is
-    finished. A table that only `every` has is written and returned, too, if an earlier call wrote
-    its files into `study.out`; it keeps the seeds of its JSON file. Processes that share a study
-    take turns, so that a table never loses a row, and index.html never loses a table. Raises the
-    errors of `finished`, DataError if a JSON file is damaged or unreadable, and RegardError if a
-    file cannot be written.
+    `experiments` has the seeds of `study` and, from its JSON file, the seeds with finished tasks. A
+    table that only `every` has is written and returned, too, if an earlier call wrote its files
+    into `study.out`; it keeps the seeds of its JSON file. Processes that share a study take turns,
+    so that a table never loses a row, and index.html never loses a table. Raises the errors of
+    `finished`, DataError if a JSON file is damaged or unreadable, and RegardError if a file cannot
+    be written.
     """
     with locked(study.out / ".tables.lock"):
         tables = []

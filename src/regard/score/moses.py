@@ -2,8 +2,8 @@
 
 Each public function that takes a line returns exactly the text that the script in its docstring
 prints for that line. The lists of abbreviations are Moses' own, from the package sacremoses. The
-tokeniser of sacremoses is not used, because it divides a line that ends in a full stop in another
-way than Moses' script (docs/decisions.md).
+tokeniser of sacremoses is not used: it divides a line differently from Moses' script if the line
+ends in a full stop (docs/decisions.md).
 """
 
 import re
