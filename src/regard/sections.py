@@ -232,8 +232,8 @@ class TrainingRecipe(Section):
     """The fraction of the steps, at the end of the run, in which a factor also multiplies the
     learning rate; none in the paper. The factor falls in a straight line from 1 towards 0. If
     `minutes` limit the run, the number of these steps is planned once, before the first of them,
-    from the mean time of the steps so far. The run ends after the last of them, or earlier if the
-    time is over."""
+    from the mean time of earlier steps. The run ends after the last of them, or earlier if the time
+    is over. `patience` may end a run before its cooldown."""
     first_embedding: Literal["random", "pairs"] = "random"
     """The embedding of a new run. random: each number is drawn. pairs: sub-words that occur in the
     same pairs of sentences, such as a word and its translation, begin with similar vectors (latent

@@ -3,6 +3,7 @@
 import random
 import re
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,11 @@ import pytest
 from cli.spoiling import reseal
 from regard.errors import ModelError, TrainingError
 from regard.files.tensors import read_tensors, write_tensors
+from regard.machine.interrupt import Interrupt, Interrupted
 from regard.measure.resumption import verify_resume
+from regard.recipe import Recipe
+from regard.run.checkpoints import paths, step_of
+from regard.run.journal import Record
 from regard.run.run import Run
 from regard.training import train, update
 from run.copying import RECIPE, prepared, strings, trained
@@ -56,6 +61,32 @@ def test_the_rates_of_a_cooldown_are_repeated(tmp_path: Path, data: Path, minute
     trained(tmp_path / "run", data, recipe)
     found = verify_resume(tmp_path / "run", recipe, data, 2, pytest.fail)
     assert "as the checkpoint of step 11" in found
+
+
+def test_rates_of_a_cooldown_that_was_broken_off_are_not_repeated(
+    tmp_path: Path, data: Path
+) -> None:
+    """The newest checkpoint's plan does not tell the rates of all steps since the one before."""
+    run = tmp_path / "run"
+    recipe = RECIPE.but(cooldown=0.5, minutes=20.0, steps=12, save_every=4)
+    longer = recipe.but(steps=24)
+    for its, last in (recipe, 10), (longer, 12):
+        stop_after(run, data, its, last)
+    assert [step_of(path) for path in paths(run / "checkpoints")] == [4, 8, 12]
+    found = verify_resume(run, longer, data, 4, pytest.fail)
+    assert found.startswith("steps 8 to 12, stopped and resumed at 10, end bit for bit as a replay")
+
+
+def stop_after(run: Path, data: Path, recipe: Recipe, last: int) -> None:
+    """Train up to the step `last`, and save it, by a signal."""
+    interrupt = Interrupt()
+
+    def stop(record: Record) -> None:
+        if record["event"] == "step" and record["step"] == last - 1:
+            interrupt.signum = signal.SIGTERM
+
+    with pytest.raises(Interrupted):
+        trained(run, data, recipe, interrupt=interrupt, listeners=(stop,), accept_changes=True)
 
 
 def test_a_run_with_one_checkpoint_is_replayed_twice(data: Path, tmp_path: Path) -> None:

@@ -9,11 +9,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.errors import TrainingError
 from regard.machine.interrupt import Interrupt, Interrupted
 from regard.recipe import Recipe
 from regard.run.checkpoints import paths, step_of
 from regard.run.journal import Record
 from regard.run.model_directory import open_model
+from regard.run.state import TrainingState
 from regard.schedule import cooldown, learning_rate
 from run.copying import RECIPE, journal, prepared, trained
 
@@ -75,6 +77,7 @@ def test_it_is_the_last_part_of_the_steps(tmp_path: Path, data: Path) -> None:
     trained(tmp_path / "run", data, recipe)
     by_hand = [1, 1, 1, 1, 0.8, 0.6, 0.4, 0.2]
     assert factors(tmp_path / "run", recipe) == pytest.approx(by_hand)
+    assert planned(tmp_path / "run") == [(4, 8)]
     trained(tmp_path / "run", data, recipe.but(steps=12), accept_changes=True)
     by_hand = [*by_hand, 4 / 7, 3 / 7, 2 / 7, 1 / 7]
     assert factors(tmp_path / "run", recipe) == pytest.approx(by_hand)
@@ -121,6 +124,48 @@ def test_the_time_ends_a_run_that_becomes_slower(
     manifest = open_model(run).manifest
     assert begins < manifest["step"] < ends
     assert manifest["seconds"] <= 64  # each look at the clock takes longer, too
+    [over] = journal(run, "over")
+    assert over["step"] == manifest["step"]
+    assert over["factor"] == pytest.approx(cooldown(over["step"] + 1, begins, ends), abs=1e-4)
+    assert over["left"] <= 0
+
+
+def test_a_run_that_becomes_faster_ends_early(tmp_path: Path, data: Path, clock: Ticking) -> None:
+    run = tmp_path / "run"
+
+    def faster(record: Record) -> None:
+        if record["event"] == "cooldown":
+            clock.seconds = 0.1
+
+    trained(run, data, SOME_MINUTES, listeners=(faster,))
+    [over] = journal(run, "over")
+    [(_, ends)] = planned(run)
+    assert (over["step"], over["factor"]) == (ends, 0.0)
+    assert over["left"] > 5
+    with pytest.raises(TrainingError, match=r"is over: a time of 1 min was set, and training"):
+        trained(run, data, SOME_MINUTES.but(minutes=0.99))
+
+
+def test_the_plan_follows_the_speed_of_this_machine(
+    tmp_path: Path, data: Path, clock: Ticking
+) -> None:
+    """The run began on a slower machine."""
+    run = tmp_path / "run"
+    clock.seconds = 2.5
+    interrupt = Interrupt()
+
+    def stop(record: Record) -> None:
+        if record["event"] == "step" and record["step"] == 3:
+            interrupt.signum = signal.SIGTERM
+
+    with pytest.raises(Interrupted):
+        trained(run, data, SOME_MINUTES, interrupt=interrupt, listeners=(stop,))
+    clock.seconds = 0.05
+    trained(run, data, SOME_MINUTES)
+    [(_, ends)] = planned(run)
+    manifest = open_model(run).manifest
+    assert manifest["step"] == ends
+    assert 55 < manifest["seconds"] <= 61
 
 
 def test_a_killed_run_keeps_the_plan(tmp_path: Path, data: Path, clock: Ticking) -> None:
@@ -137,6 +182,11 @@ def test_a_killed_run_keeps_the_plan(tmp_path: Path, data: Path, clock: Ticking)
     assert planned(run) == [(begins, ends)]
     assert factors(run, SOME_MINUTES) == rates
     assert all(torch.equal(tensor, again[name]) for name, tensor in whole.items())
+
+
+def test_a_state_of_an_earlier_version_is_restored() -> None:
+    saved = {**TrainingState(step=3).saved(), "starting": 2.5}
+    assert TrainingState.restored(saved) == TrainingState(step=3)
 
 
 @pytest.mark.parametrize("stopped", [False, True])

@@ -274,7 +274,7 @@ def _expected(
     warmed = batched.but(warmup_steps=max(20, min(longest, int(steps * WARM_UP)))).set(*asked)
     shaped = warmed.but(cooldown=regular["cooldown"]).set(*asked)
     recipe = shaped.but(
-        average=1 if shaped.training.cooldown else AVERAGED,
+        average=1 if shaped.training.cooldown and not shaped.training.patience else AVERAGED,
         dropout=regular["dropout"],
         label_smoothing=regular["label_smoothing"],
         steps=NO_LIMIT if warmed.training.minutes else steps,

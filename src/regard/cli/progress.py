@@ -14,7 +14,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from regard.amounts import count_of
+from regard.amounts import SECONDS, amount, count_of
 from regard.cli.console import console, note
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 PLAIN_LINE_SECONDS = 10.0
 """For this many seconds after a plain line of progress, no other line is written, unless it must be
 written at once."""
+UNUSED = 0.05
+"""If a run leaves more than this fraction of its time unused, this is said."""
 
 
 class _Display:
@@ -122,6 +124,7 @@ class TrainingDisplay(_Display):
             "start": self._start,
             "step": self._step,
             "cooldown": self._cooldown,
+            "over": self._over,
             "validation": self._validation,
             "averaged": self._averaged,
             "tuned": self._tuned,
@@ -163,6 +166,19 @@ class TrainingDisplay(_Display):
     def _cooldown(self, record: "Record") -> None:
         steps = f"from step {record['step'] + 1} to {record['ends']}"
         note(f"{steps}, the learning rate also falls to 0 in a straight line")
+
+    def _over(self, record: "Record") -> None:
+        percent, left = round(100 * record["factor"]), record["left"]
+        if percent:
+            note(
+                "the time is over before the cooldown, since steps took longer than before: the "
+                f"learning rate has fallen to {percent} %, not to 0"
+            )
+        elif left > UNUSED * self._seconds:
+            note(
+                f"the cooldown is over {amount(left, SECONDS)} before the time, since steps took "
+                "less time than before"
+            )
 
     def _validation(self, record: "Record") -> None:
         words = record.get("bleu_tokenizer", "13a")

@@ -34,7 +34,7 @@ def verify_resume(
     weights, moments and random states must equal those of the newest checkpoint.
 
     For this test, the run must have two checkpoints that are at most `steps` steps apart, and
-    `recipe` and `data` must be those of the run. Each checkpoint must have been made by one
+    `recipe` and `data` must be those of the run, also while it had less time. Each checkpoint must have been made by one
     process, because one process cannot repeat the sums of several processes. If one of these
     conditions is not met, `steps` steps (at least two) are made twice from the second newest
     checkpoint, or from the only one: once without a stop and once with a stop. Both must end with
@@ -49,15 +49,17 @@ def verify_resume(
         raise _without_checkpoint(directory)
     newest, base = found[0], found[-1]
     same_data = base.manifest["data"] == training_pairs(data, recipe).fingerprint
-    own = same_data and not recipe_changes(directory, recipe)
+    cooldown = Cooldown(recipe.training)
+    states = [TrainingState.restored(one.manifest["state"]) for one in (base, newest)]
+    unchanged = not recipe_changes(directory, recipe) and cooldown.explains(*states)
+    own = same_data and unchanged
     alone = newest.processes == base.processes == 1
     with refusing_write_errors(directory):
         scratch = Path(tempfile.mkdtemp(suffix=".tmp", prefix=".verify.", dir=directory))
     try:
         if base.step < newest.step <= base.step + steps and alone and own:
             what, expected = f"the checkpoint of step {newest.step}", newest
-            state = TrainingState.restored(newest.manifest["state"])
-            span = Cooldown(recipe.training).span(state)
+            span = cooldown.span(states[1])
         else:
             last = base.step + max(2, steps)  # a single step has no place to stop at
             what = f"a replay to step {last} without a stop"

@@ -100,7 +100,12 @@ def refuse_less_time(
     minutes = recipe.training.minutes
     if minutes == 0 or minutes == earlier.training.minutes:
         return
-    if minutes < ended or 60 * minutes <= seconds:
+    if minutes < ended and 60 * minutes > seconds:
+        raise TrainingError(
+            f"{directory}: is over: a time of {amount(60 * ended, SECONDS)} was set, and training "
+            f"ended after {amount(seconds, SECONDS)}: give more time than was set, or leave it out"
+        )
+    if 60 * minutes <= seconds:
         raise TrainingError(
             f"{directory}: has taken {amount(seconds, SECONDS)} already; --time is the time of the "
             "whole run, as is that of --recipe, and --seeds divides it: give more, or leave it out"

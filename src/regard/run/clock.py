@@ -8,6 +8,7 @@ from regard.run.cooldown import Cooldown
 from regard.run.journal import Journal
 from regard.run.setup import Setup
 from regard.run.state import Due, Training, TrainingState
+from regard.schedule import cooldown
 
 CLOSING, TUNING = 0.01, 0.03
 """Fractions of `training.minutes` that are reserved: at least `CLOSING` for the work after the last
@@ -15,6 +16,8 @@ step, and `TUNING` for tuning, if the recipe's `tune` is set."""
 LONGEST_CLOSING, LONGEST_TUNING = 1800.0, 3600.0
 """The most seconds that the fractions reserve. If the work after the last step is measured to take
 longer, more is reserved for this work."""
+ENOUGH = 10
+"""A command knows the time of a step after its first step and this many others."""
 
 
 def tuning_seconds(minutes: float) -> float:
@@ -48,7 +51,7 @@ class Clock:
         """Count new tokens from this state, and minutes to the next save from now; set `over`."""
         self._saved_at = self._due_saved_at = self._logged_at = time.monotonic()
         self._logged_tokens = state.source_tokens + state.target_tokens
-        self._starting = True
+        self._first: tuple[int, float] | None = None
         self.over = self._recipe.minutes > 0 and state.ended == self._recipe.minutes
         """Whether the time of the run, `training.minutes`, or its planned cooldown is over."""
 
@@ -57,11 +60,8 @@ class Clock:
         state.step += 1
         state.source_tokens += source_tokens
         state.target_tokens += target_tokens
-        before = state.seconds
         self.count_time(state)
-        if self._starting:
-            state.starting += state.seconds - before
-            self._starting = False
+        self._first = self._first or (state.step, state.seconds)
 
     def count_time(self, state: TrainingState) -> None:
         """Add to `state.seconds` the time since the last call or, at first, since `began`."""
@@ -83,7 +83,7 @@ class Clock:
         resume = first and 0 < recipe.resume_minutes <= (now - self._saved_at) / 60
         seconds = state.seconds + now - self._counted_at
         left = self._left(seconds)
-        cooled = self.cooldown.steps(state, seconds, left) if first else 0
+        cooled = self.cooldown.steps(state, left, self._step_time(state, seconds)) if first else 0
         signals = [self.interrupt.signum == signum for signum in SIGNALS]
         return [by_clock, resume, first and left <= 0, cooled, *signals]
 
@@ -112,13 +112,28 @@ class Clock:
             leave=any(signals),
         )
 
+    def _step_time(self, state: TrainingState, seconds: float) -> float:
+        """The mean time in seconds of the steps since this command's first step; 0 if not known.
+
+        One more step than `state` counts has been made, and the run has taken `seconds`. The first
+        step is left out, because it also loads code. Earlier commands may have been slower.
+        """
+        if self._first is None or (steps := state.step + 1 - self._first[0]) < ENOUGH:
+            return 0.0
+        return (seconds - self._first[1]) / steps
+
     def _end_in_time(self, state: TrainingState, late: bool, cooled: int) -> None:
         """Plan a cooldown of `cooled` steps, if any; end a run that is late or has cooled down."""
         if cooled:
             self.cooldown.plan(state, cooled)
-            self._journal.write("cooldown", step=state.step, ends=state.cooldown_ends)
+        span = self.cooldown.span(state)
+        if span and state.step == span[0]:
+            self._journal.write("cooldown", step=state.step, ends=span[1])
         if late or (self.cooldown.is_over(state) and state.step < self._recipe.steps):
             self.over, state.ended = True, self._recipe.minutes
+            if span:
+                factor, left = cooldown(state.step + 1, *span), self._left(state.seconds)
+                self._journal.write("over", step=state.step, factor=round(factor, 4), left=left)
 
     def _left(self, seconds: float) -> float:
         """The seconds until the work at the end must start; the run has taken `seconds`.

@@ -34,24 +34,36 @@ class Cooldown:
 
     def is_planned(self, state: TrainingState) -> bool:
         """Whether `state` has a plan for this recipe, and is not beyond the plan's last step."""
+        return self._is_own(state) and 0 < state.step <= state.cooldown_ends
+
+    def _is_own(self, state: TrainingState) -> bool:
+        """Whether the plan in `state` was made for this recipe's minutes, steps and cooldown."""
         planned_for = state.cooldown_minutes, state.cooldown_steps, state.cooldown_part
-        return planned_for == self._for and 0 < state.step <= state.cooldown_ends
+        return planned_for == self._for
+
+    def explains(self, first: TrainingState, last: TrainingState) -> bool:
+        """Whether no plan that was made for other values lowered rates after the state `first`.
+
+        `last` is a later state of the same run. Its `span` then holds for the steps between them.
+        """
+        return all(self._is_own(s) or s.cooldown_ends <= first.step for s in (first, last))
 
     def is_over(self, state: TrainingState) -> bool:
         """Whether the last step of the planned cooldown has been made."""
         return self.is_planned(state) and state.step >= state.cooldown_ends
 
-    def steps(self, state: TrainingState, seconds: float, left: float) -> int:
+    def steps(self, state: TrainingState, left: float, step_time: float) -> int:
         """The number of steps of a cooldown that must begin after the next step; 0 if none must.
 
-        The run has taken `seconds`, and has `left` seconds for further steps. The number of these
-        steps is estimated from the mean time of the steps so far.
+        The run has `left` seconds for further steps, each of which takes about `step_time` seconds.
+        If `step_time` is 0, it is not known, and only `training.steps` limits their number.
         """
         recipe, step = self._recipe, state.step + 1
-        if not recipe.cooldown or not recipe.minutes or self.is_planned(state) or step == 1:
+        if not recipe.cooldown or not recipe.minutes or self.is_planned(state):
             return 0
-        a_step = max(1e-9, (seconds - state.starting) / (step - 1))
-        steps = max(0, min(recipe.steps - step, int(left / a_step)))
+        steps = recipe.steps - step
+        if step_time:
+            steps = max(0, min(steps, int(left / step_time)))
         return steps if steps <= recipe.cooldown * (step + steps) else 0
 
     def plan(self, state: TrainingState, steps: int) -> None:

@@ -36,9 +36,6 @@ class TrainingState:
     ended: float = 0.0
     """The value of `training.minutes` when the run's time, or its planned cooldown, was over; 0
     before that."""
-    starting: float = 0.0
-    """Seconds that the starts of the run took, each up to the end of the first step that it made;
-    preparing the data counts, too."""
     cooldown_minutes: float = 0.0
     """The value of `training.minutes` for which the cooldown was planned; 0 before that."""
     cooldown_steps: int = 0
@@ -77,8 +74,13 @@ class TrainingState:
 
     @classmethod
     def restored(cls, saved: dict[str, Any]) -> TrainingState:
-        """Make a state from a dict that `saved` returned; raises TypeError for an unknown field."""
-        return cls(**{"parts" if name == "cuts" else name: value for name, value in saved.items()})
+        """Make a state from a dict that `saved` returned; raises TypeError for an unknown field.
+
+        Earlier versions called `parts` "cuts", and had a field "starting", which is not used now.
+        """
+        fields = {"parts" if name == "cuts" else name: value for name, value in saved.items()}
+        fields.pop("starting", None)
+        return cls(**fields)
 
 
 def judged_by(best: str) -> str:
