@@ -88,6 +88,19 @@ def test_every_choice_is_a_recipe_that_can_end(
     assert training.validate_every <= training.steps
 
 
+@pytest.mark.parametrize(
+    ("passes", "few", "usual"), [(10, 0.1, 0.1), (20, 0.2, 0.1), (45, 0.3, 0.2)]
+)
+def test_many_passes_over_few_tokens_ask_for_more_dropout(
+    passes: int, few: float, usual: float
+) -> None:
+    small = ParallelText(10_000, 360_000, ((33, 36),) * 100)
+    for text, dropout in ((small, few), (SMALL_TEXT, usual)):
+        chosen = choose(text, 10, lambda *_, text=text: passes * text.tokens / 540)
+        assert chosen.epochs == pytest.approx(passes, rel=0.01)
+        assert chosen.recipe.model.dropout == dropout
+
+
 def test_what_is_asked_for_is_kept() -> None:
     found = choose(SMALL_TEXT, 60, slow, ("model.dropout=0.45", "training.steps=9"))
     assert (found.recipe.model.dropout, found.recipe.training.steps) == (0.45, 9)

@@ -6,7 +6,7 @@ target tokens that it needs for each of its weights. The largest model that lear
 tokens is chosen, or the smallest if none does; only the first `most_passes` passes over the text
 count. Vocabulary and row length depend on the text, and the smallest model has a limit of its own
 on the vocabulary; dropout, label smoothing and cooldown depend on the number of passes over the
-text; batch size and warm-up depend on the number of steps.
+text, and on its size if it is small; batch size and warm-up depend on the number of steps.
 
 The expected loss (`regard.budget.loss`) is computed only to inform the user.
 """
@@ -269,7 +269,7 @@ def _expected(
     batched = _in_smaller_batches(limited, affordable, asked)
     steps, tokens = _duration(batched, affordable, asked)
     epochs = tokens / corpus.tokens
-    regular = next(row for row in rule["passes"] if epochs <= row["epochs"])
+    regular = next(row for row in rule["passes"] if _counted(epochs, corpus) <= row["epochs"])
     longest, interval = batched.training.warmup_steps, max(1, steps // CHECKPOINTS)
     warmed = batched.but(warmup_steps=max(20, min(longest, int(steps * WARM_UP)))).set(*asked)
     shaped = warmed.but(cooldown=regular["cooldown"]).set(*asked)
@@ -294,6 +294,15 @@ def _expected(
     most = math.log(target)  # the loss if all tokens are equally likely
     perplexity = math.exp(min(most, loss * corpus.characters / corpus.tokens))
     return Choice(recipe, speed, steps, epochs, per_weight, loss, perplexity)
+
+
+def _counted(epochs: float, corpus: ParallelText) -> float:
+    """How many passes over the text count for dropout and label smoothing.
+
+    Many passes over few tokens count more, because a model learns fewer tokens by heart sooner.
+    """
+    few = rule_of_times()["few"]
+    return epochs if epochs <= few["epochs"] else epochs * max(1.0, few["tokens"] / corpus.tokens)
 
 
 def _duration(recipe: Recipe, affordable: float, asked: tuple[str, ...]) -> tuple[int, float]:
