@@ -35,11 +35,12 @@ def test_training_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     assert said[-2].startswith("7 checkpoints are averaged, the best of 2 numbers")
     over = {"event": "over", "step": 8, "factor": 0.0, "left": 2.0}
     display(over)
+    display(over | {"factor": 0.03})
     assert "is over" not in said[-1]
     display(over | {"left": 20.0})
     assert said.pop().startswith("the cooldown is over 20 s before the time, since steps took less")
     display(over | {"factor": 0.214})
-    assert said.pop().endswith(": the learning rate has fallen to 21 %, not to 0")
+    assert said.pop().endswith(": the learning rate has fallen to 21%, not to 0")
     display(averaged | {"tried": [{"checkpoints": 1, "loss": 1.0}]})
     assert said.pop().startswith("one checkpoint is taken, the best of 1 numbers")
     assert said[-1].startswith(

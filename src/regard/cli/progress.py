@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 PLAIN_LINE_SECONDS = 10.0
 """For this many seconds after a plain line of progress, no other line is written, unless it must be
 written at once."""
-UNUSED = 0.05
-"""If a run leaves more than this fraction of its time unused, this is said."""
+NOTABLE = 0.05
+"""A cooldown that ended before its time, or too late, is mentioned if more than this fraction of the
+time, or of the learning rate, was left."""
 
 
 class _Display:
@@ -168,13 +169,13 @@ class TrainingDisplay(_Display):
         note(f"{steps}, the learning rate also falls to 0 in a straight line")
 
     def _over(self, record: "Record") -> None:
-        percent, left = round(100 * record["factor"]), record["left"]
-        if percent:
+        factor, left = record["factor"], record["left"]
+        if factor > NOTABLE:
             note(
-                "the time is over before the cooldown, since steps took longer than before: the "
-                f"learning rate has fallen to {percent} %, not to 0"
+                "the time is over before the end of the cooldown, since steps took longer than "
+                f"before: the learning rate has fallen to {factor:.0%}, not to 0"
             )
-        elif left > UNUSED * self._seconds:
+        elif left > NOTABLE * self._seconds:
             note(
                 f"the cooldown is over {amount(left, SECONDS)} before the time, since steps took "
                 "less time than before"
