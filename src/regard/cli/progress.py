@@ -27,8 +27,8 @@ PLAIN_LINE_SECONDS = 10.0
 """For this many seconds after a plain line of progress, no other line is written, unless it must be
 written at once."""
 NOTABLE = 0.05
-"""A cooldown that ended before its time, or too late, is mentioned if more than this fraction of the
-time, or of the learning rate, was left."""
+"""A cooldown that ended too early or too late is mentioned if more than this fraction of the time,
+or of the learning rate, was left."""
 
 
 class _Display:
