@@ -101,6 +101,17 @@ def test_many_passes_over_few_tokens_ask_for_more_dropout(
         assert chosen.recipe.model.dropout == dropout
 
 
+def test_the_speed_is_that_of_the_batches_which_are_trained_on() -> None:
+    def constant(recipe: Recipe, _: ParallelText) -> float:
+        tokens = recipe.data.target_tokens
+        return tokens / (0.1 + 1e-4 * tokens)  # each step also takes 0.1 s for the optimizer
+
+    halved, whole = choose(SMALL_TEXT, 10, constant), choose(SMALL_TEXT, 480, constant)
+    assert halved.recipe.data.target_tokens == whole.recipe.data.target_tokens // 2
+    for found in halved, whole:
+        assert found.tokens_per_second == pytest.approx(constant(found.recipe, SMALL_TEXT))
+
+
 def test_what_is_asked_for_is_kept() -> None:
     found = choose(SMALL_TEXT, 60, slow, ("model.dropout=0.45", "training.steps=9"))
     assert (found.recipe.model.dropout, found.recipe.training.steps) == (0.45, 9)

@@ -122,8 +122,9 @@ def choose(
 
     `measure`, by default `tokens_per_second`, is called for one model after the other, smallest
     first, until a model would learn from too few tokens for its size, or does not fit the memory.
-    If timing a model would take long, its speed is computed from the speed of the last model that
-    was timed. The time of these calls is subtracted from the time for training. If the last call
+    If batches become smaller because few steps fit in the time, it is called for these batches. If
+    timing a model would take long, its speed is computed from the speed of the last model that was
+    timed. The time of these calls is subtracted from the time for training. If the last call
     took more than TIMED seconds, the excess is subtracted once more: on a GPU, the excess is the
     time of compiling, and training compiles the model again. At least a third of the whole time is
     left for training. `asked` are the user's changes, as `Recipe.set` takes them; every recipe
@@ -141,7 +142,7 @@ def _choose(
 ) -> Choice:
     """Do what `choose` does; `measure` returns a speed, and the seconds that measuring took."""
     best: tuple[ParallelText, Recipe, float] | None = None
-    timed, speed, taken = 0, 0.0, list[float]()
+    timed, speed, taken, batch = 0, 0.0, list[float](), NO_LIMIT
     whole = left = 60 * minutes
     for recipe, (text, least) in _starts(corpus, asked).items():
         size = parameters(recipe.model, *text.target_and_source(recipe))
@@ -151,7 +152,17 @@ def _choose(
         ):
             began = time.monotonic()
             try:
-                speed, seconds = measure(recipe, text)
+                batched = recipe
+                if recipe.data.target_tokens > batch:
+                    batched = recipe.but(source_tokens=batch, target_tokens=batch).set(*asked)
+                speed, seconds = measure(batched, text)
+                smaller = _in_smaller_batches(batched, USED * whole * speed, asked)
+                batch = smaller.data.target_tokens
+                if (
+                    batch < batched.data.target_tokens
+                ):  # then steps learn from fewer tokens a second
+                    speed, more = measure(smaller, text)
+                    seconds += more
             except TrainingError:  # the model is too large for the memory
                 if best is None:
                     raise
