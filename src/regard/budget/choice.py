@@ -158,9 +158,7 @@ def _choose(
                 speed, seconds = measure(batched, text)
                 smaller = _in_smaller_batches(batched, USED * whole * speed, asked)
                 batch = smaller.data.target_tokens
-                if (
-                    batch < batched.data.target_tokens
-                ):  # then steps learn from fewer tokens a second
+                if smaller.data != batched.data:  # fewer tokens a step, and a second
                     speed, more = measure(smaller, text)
                     seconds += more
             except TrainingError:  # the model is too large for the memory
@@ -310,7 +308,8 @@ def _expected(
 def _counted(epochs: float, corpus: ParallelText) -> float:
     """How many passes over the text count for dropout and label smoothing.
 
-    Many passes over few tokens count more, because a model learns fewer tokens by heart sooner.
+    Many passes over few tokens count more, because a model learns a small text by heart after fewer
+    passes.
     """
     few = rule_of_times()["few"]
     return epochs if epochs <= few["epochs"] else epochs * max(1.0, few["tokens"] / corpus.tokens)

@@ -42,9 +42,10 @@ class Cooldown:
         return planned_for == self._for
 
     def explains(self, first: TrainingState, last: TrainingState) -> bool:
-        """Whether no plan that was made for other values lowered rates after the state `first`.
+        """Whether the `span` of the state `last` holds for all steps since the state `first`.
 
-        `last` is a later state of the same run. Its `span` then holds for the steps between them.
+        Both states are of the same run. It does not hold if a plan that was made for another time,
+        number of steps or `training.cooldown` may have lowered learning rates of these steps.
         """
         return all(self._is_own(s) or s.cooldown_ends <= first.step for s in (first, last))
 
