@@ -206,9 +206,10 @@ def most_likely(
 ) -> Ranking:
     """The `count` most likely continuations of each sentence, by live + log softmax(logits).
 
-    The most likely continuation is first. Tokens in `never` are left out. Equally likely
-    continuations are in the order of their hypotheses, then of their tokens. If all logits of a row
-    are -inf, the row has no continuation: log p is -inf for all its tokens.
+    `live` is log P of each hypothesis (§6.1). The most likely continuation is first. Tokens in
+    `never` are left out. Equally likely continuations are in the order of their hypotheses, then of
+    their tokens. If all logits of a row are -inf, the row has no continuation: log p is -inf for
+    all its tokens.
     """
     vocabulary, beams = logits.shape[1], live.shape[1]
     log_p = logits.float().log_softmax(-1)

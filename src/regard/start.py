@@ -222,7 +222,7 @@ def decide(
 
 
 def refuse_two_limits(start: Start) -> None:
-    """Raise RecipeError if both --time and --set training.minutes limit the time of the run.
+    """Raise RecipeError if --time is given and --set training.minutes sets a limit, too.
 
     --set training.minutes=0 may be given with --time, because it sets no limit: the recipe is then
     chosen for --time, but the run does not end when this time is over.

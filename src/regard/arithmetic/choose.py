@@ -212,13 +212,12 @@ def _few_rows_limits(precision: str) -> FewRowsLimits:
 def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
     """The sizes (heads, d_k, d_v) of all `MultiHeadAttention` modules; `ExactInference` tests them.
 
-    The set is empty without such modules, or if the last bits of results may depend on the batch.
+    The set is empty if there are none. It is also empty if the model has a module (`inexact`) whose
+    results may depend on the other rows of the batch in their last bits.
     """
     modules = list(model.modules())
-    if any(
-        isinstance(module, AdditiveAttention | SmoothFeedForward | RestrictedAttention)
-        for module in modules
-    ):
+    inexact = (AdditiveAttention, SmoothFeedForward, RestrictedAttention)
+    if any(isinstance(module, inexact) for module in modules):
         return set()
     attentions = (module for module in modules if isinstance(module, MultiHeadAttention))
     return {(its.heads, its.d_k, its.d_v) for its in attentions}
@@ -313,7 +312,7 @@ def refuse_int8(device: torch.device) -> None:
 
 
 def refuse_int8_training(device: torch.device) -> None:
-    """Raise RecipeError if this device has no exact products of signed 8-bit integers."""
+    """Raise RecipeError unless the device is a CPU for which `has_int8_training` is True."""
     if device.type != "cpu" or not has_int8_training():
         raise RecipeError(
             "training.precision=int8 needs an x86 processor with VNNI: use bf16, fp32 or auto"

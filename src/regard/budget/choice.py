@@ -203,7 +203,10 @@ def with_time(recipe: Recipe, minutes: float) -> Recipe:
 
 
 def for_several_times(corpus: ParallelText, minutes: float, asked: tuple[str, ...]) -> list[Choice]:
-    """The choices for `minutes` and BUDGETS, shortest first; no model is timed more than once."""
+    """The choices for `minutes` and for each time in BUDGETS, from the shortest time on.
+
+    No model is timed more than once with the same text and the same batches.
+    """
     timed = cache(partial(_timed, tokens_per_second))
     return [_choose(corpus, each, timed, asked) for each in sorted({minutes, *BUDGETS})]
 

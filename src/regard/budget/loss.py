@@ -21,7 +21,10 @@ from regard.recipe import Recipe
 
 
 def weights_of(recipe: Recipe) -> int:
-    """The number of a model's parameters, without embeddings of tokens and biases of the logits."""
+    """The number of parameters that a model with an empty vocabulary would have.
+
+    Embeddings of tokens, the matrix before the softmax and the biases of the logits do not count.
+    """
     return parameters(recipe.model, 0)
 
 

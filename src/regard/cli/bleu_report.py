@@ -109,7 +109,10 @@ def print_report(
 
 
 def _fitting_steps(texts: Sequence[Sequence[str]]) -> TextSteps:
-    """The steps of the paper, or () if all texts look tokenised."""
+    """The steps that prepare text for bleu_paper, with a note if some texts look tokenised.
+
+    If all texts look tokenised, there are none. Otherwise, they are `PAPER_STEPS`.
+    """
     tokenised = [looks_tokenised(text) for text in texts]
     if all(tokenised):
         note("the text looks tokenised: bleu_paper takes its words as they stand (--steps)")

@@ -73,7 +73,11 @@ class SplitVerb:
 
 @dataclass(frozen=True, slots=True)
 class MadeMore:
-    """A form of `make` and the adjective after `more`, with the German words for both."""
+    """A form of `make` and the adjective after `more`, as in "makes the path more difficult".
+
+    `german` is the form of `machen`, and `comparative` translates `more` and the adjective: "macht
+    den Weg schwieriger".
+    """
 
     english: Word
     adjective: Word

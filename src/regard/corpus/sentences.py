@@ -107,8 +107,8 @@ def _same_person(d: Derivation, first: Clause) -> Nominal:
 def _same(d: Derivation, first: Clause) -> Nominal:
     """A pronoun other than `it` for the subject of `first`.
 
-    No such pronoun fits a subject that is one animal, one thing or one child. For such a subject, a
-    random noun phrase for a person is returned instead of a pronoun.
+    No such pronoun fits a subject that is one animal, one thing or one child. For such a subject,
+    the result is a random person: a name, a noun phrase or another pronoun.
     """
     subject = first.subject
     if subject.noun and subject.plural and not subject.noun.is_person:

@@ -34,12 +34,12 @@ def verify_resume(
     weights, moments and random states must equal those of the newest checkpoint.
 
     For this test, the run must have two checkpoints that are at most `steps` steps apart, and
-    `recipe` and `data` must be those of the run. No other time or number of steps may have planned
-    a cooldown of steps between the two checkpoints. Each checkpoint must have been made by one
-    process, because one process cannot repeat the sums of several processes. If one of these
-    conditions is not met, `steps` steps (at least two) are made twice from the second newest
-    checkpoint, or from the only one: once without a stop and once with a stop. Both must end with
-    equal numbers.
+    `recipe` and `data` must be those of the run. If a cooldown was planned for another time or
+    number of steps, it must have ended at the older checkpoint or before it. Each checkpoint must
+    have been made by one process, because one process cannot repeat the sums of several processes.
+    If one of these conditions is not met, `steps` steps (at least two) are made twice from the
+    second newest checkpoint, or from the only one: once without a stop and once with a stop. Both
+    must end with equal numbers.
 
     Returns a sentence that says what was compared. `warn` is called for damaged checkpoints. Raises
     TrainingError if the numbers differ, and ModelError if there is no checkpoint, if all are

@@ -133,10 +133,10 @@ def _alpha(tried: Sequence[Tried], own: float) -> float:
 
 
 def keep_chosen(directory: Path, tried: Sequence[Tried]) -> None:
-    """Write the first of `tried` into the model's recipe, and all of them into its manifest.
+    """Write beam and alpha of the chosen setting, `tried[0]`, into the recipe of a model.
 
-    The directory must hold a model. Raises ModelError if it is damaged, RegardError if writing
-    fails.
+    All settings in `tried`, with their BLEU, are written into the model's manifest. `directory`
+    must hold the model. Raises ModelError if the model is damaged, RegardError if writing fails.
     """
     unseal(directory)
     beam, alpha, _ = tried[0]

@@ -39,10 +39,10 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Effect:
-    """Our figures of two rows, one for each seed, and the difference of these rows in the paper.
+    """The figures of two rows in our tables, and the difference of the two rows in the paper.
 
-    `values` are the figures of the row `Sentence.better`, and `others` are those of the row
-    `Sentence.worse`. A seed counts only if both rows have a figure for it.
+    `values` has a figure of the row `Sentence.better` for each seed, and `others` has a figure of
+    the row `Sentence.worse` for each seed. A seed counts only if both rows have a figure for it.
     """
 
     values: tuple[float, ...]

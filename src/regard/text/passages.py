@@ -101,12 +101,12 @@ def readable(markup: str) -> str:
 
 
 def read_text(text: str, language: str) -> Passage:
-    """Split plain text; no sentence contains a line break, or the list mark at a line's start."""
+    """Split plain text into sentences without line breaks and without the marks of lists."""
     return _passage(_of_text(text, language), is_html=False)
 
 
 def read_html(text: str, language: str) -> Passage:
-    """Split the text between the tags of HTML, except in elements such as <script>."""
+    """Split the text of HTML into sentences; tags, and elements such as <script>, have none."""
     return _passage(_of_html(text, language), is_html=True)
 
 
