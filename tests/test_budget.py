@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from regard import prepare
 from regard.amounts import seconds_in
-from regard.budget.choice import Choice, Speed, choose, for_several_times
+from regard.budget.choice import FILLED, Choice, Speed, choose, for_several_times
 from regard.budget.loss import expected_loss, weights_of
 from regard.budget.speed import tokens_per_second
 from regard.budget.text import ParallelText, rule_of_times
@@ -392,7 +392,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 def seconds_of_steps(chosen: Choice) -> float:
     """The seconds that the steps of a choice are expected to take."""
-    tokens = chosen.steps * 0.9 * chosen.recipe.data.target_tokens
+    tokens = chosen.steps * FILLED * chosen.recipe.data.target_tokens
     return tokens / chosen.tokens_per_second
 
 
