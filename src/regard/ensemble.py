@@ -1,7 +1,4 @@
-"""An ensemble: a search uses the mean of several models' probabilities (Sutskever et al. 2014).
-
-An arithmetic is an implementation of the paper's equations (`regard.equations`).
-"""
+"""An ensemble: a search uses the mean of several models' probabilities (Sutskever et al. 2014)."""
 
 from __future__ import annotations
 

@@ -246,9 +246,10 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
-        """Update `master` and the moments with gradient / tokens (§5.3), in place.
+        """Update the `master` weights and the moments of `learned` by Adam (§5.3), in place.
 
-        Then copy `master`, rounded, to `weights`, and set the gradient to 0.
+        Adam's gradient is `learned.gradient` divided by `tokens`. If `learned.weights` is a rounded
+        copy of `learned.master`, this copy is made anew. Then the gradient is set to 0.
         """
 
     def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:

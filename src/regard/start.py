@@ -171,10 +171,10 @@ def begin(
 ) -> tuple[Recipe, Path]:
     """Choose recipe and data, and prepare the data if needed; return recipe and data directory.
 
-    `progress` is called while data is prepared, `chose` if a recipe is chosen for the time, and
-    `remark` with a sentence if the recipe takes fields from the data, many pairs are left out, or
-    many are in the validation files, too. If `trains` is False, RUN/from.json is not written.
-    Raises the errors of `decide`, of `alone_in`, of `keep_origin` and of `TrainingFiles.prepare`.
+    `progress` is called while data is prepared, and `chose` if a recipe is chosen for the time.
+    `remark` is called with a sentence if the recipe takes fields from the data, if many pairs are
+    left out, and if many are in the validation files, too. If `trains` is False, RUN/from.json is
+    not written. Raises the errors of `decide`, `alone_in`, `keep_origin`, `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose)
     if start.start_from is not None:

@@ -163,9 +163,10 @@ class PartialTrees(Generic[_State]):
 
 
 class WellFormed(Generic[_Source, _State]):
-    """Wraps a model for a search, and gives -inf as the logit of each symbol that may not follow.
+    """Wraps a model for a search, so that the logit of a symbol that may not come next is -inf.
 
-    Tokens of the search are the column numbers of `alphabet`.
+    In the search, a token is the number of a symbol's column in `alphabet`. Only the logit of <pad>
+    is another; the search never selects <pad> (see `_only`).
     """
 
     def __init__(self, model: Steppable[_Source, _State], alphabet: Alphabet):

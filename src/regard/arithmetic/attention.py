@@ -81,7 +81,11 @@ class _Weighed(NamedTuple):
 
 
 class CpuAttention(torch.autograd.Function):
-    """Equation (1) with its own backward pass; `by` computes what is not a matrix product."""
+    """Equation (1) with its own backward pass.
+
+    torch.bmm computes the matrix products. `by` computes the softmax, its gradient and the random
+    mask of dropout.
+    """
 
     @staticmethod
     def forward(

@@ -93,7 +93,7 @@ class CudaMask(Mask):
 
     @property
     def open(self) -> Bool[Tensor, "#rows 1 #queries keys"]:
-        """`allowed`, with one change: a query that may attend to no key may attend to every key."""
+        """The mask `allowed`; but a query that has no allowed key there may attend to every key."""
         if self._open is None:
             self._open = self.allowed | ~self.reachable
         return self._open

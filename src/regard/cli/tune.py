@@ -18,12 +18,13 @@ def tune(
 ) -> None:
     """Choose beam and length penalty by BLEU on a development set (§6.1), and save them.
 
-    First, alpha, the exponent of the length penalty, is chosen: the alpha with the highest mean
-    BLEU. In this mean, the BLEU of the alpha itself counts twice, and the BLEU of each neighbour,
-    the next smaller and the next larger alpha, counts once. The smallest or the largest alpha is
-    chosen only if its one neighbour has no higher BLEU. Then the beam with the highest BLEU is
-    chosen. If the model is a finished run, a later `regard train` with this run keeps the chosen
-    beam and alpha.
+    First, several values of alpha, the exponent of the length penalty, are tried. The alpha with
+    the highest weighted mean of BLEU is chosen: in this mean, the BLEU of the alpha itself has the
+    weight 2, and the BLEU of the next smaller and of the next larger alpha the weight 1 each. The
+    smallest and the largest alpha that are tried have only one neighbour; such an alpha is chosen
+    only if this neighbour has no higher BLEU. Then several beams are tried with the chosen alpha,
+    and the beam with the highest BLEU is chosen. If the model is a finished run, a later `regard
+    train` with this run keeps the chosen beam and alpha.
 
     Never give a test set here: its BLEU would then no longer be measured on unseen text.
 

@@ -200,7 +200,10 @@ def _add_result(d: Derivation, verb: Verb, parts: Complement, one: bool) -> None
 
 
 def _way(d: Derivation, verb: Verb, subject: Nominal) -> tuple[Phrase, list[Word]]:
-    """An English and a German phrase for the place to which somebody or something moves."""
+    """An English and a German phrase that say where somebody or something moves or is put.
+
+    Examples are `to Munich`, `through the park` and `under the table`.
+    """
     if verb.frame == "placement":
         return place_phrase(d, d.pick(SPOTS), "accusative")
     if verb.frame == "motion" and (subject.noun or MAN).is_person and d.chance(0.25):

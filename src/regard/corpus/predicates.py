@@ -134,9 +134,11 @@ class _Draft:
 
 
 def _is_definite(subject: Nominal) -> bool:
-    """Whether the subject is definite, so that `not` can only negate the verb.
+    """Whether the subject counts as definite; `not` follows only such a subject.
 
-    After `every`, `a` or `many`, it would be unclear what `not` negates.
+    After `every`, `a` or `many`, it would be unclear what `not` negates. A pronoun, a name, and a
+    subject that begins with a word of `_DEFINITE` count as definite; so do two phrases joined by
+    `and`, whatever their determiners are.
     """
     first = next(subject.english.leaves()).text
     return subject.is_pronoun or first in _DEFINITE or subject.noun is None

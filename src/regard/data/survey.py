@@ -139,7 +139,7 @@ class _Found:
 
 
 def _unspaced(line: str) -> int:
-    """The number of characters of a line without blanks (`LONG_WORD`); 0 for any other line."""
+    """The length of a line that counts as one without blanks (see `LONG_WORD`), else 0."""
     return len(line) if len(line) > LONG_WORD * (1 + line.count(" ")) else 0
 
 

@@ -60,9 +60,10 @@ class Memory(NamedTuple):
 
 
 class Disk(NamedTuple):
-    """Bytes that a run takes on the disk, and free bytes of the disk."""
+    """What a run takes on the disk: sizes in bytes, and numbers of checkpoints."""
 
     checkpoint: int
+    """Bytes of one checkpoint."""
     checkpoints: int
     """The most checkpoints that exist at the same time: the checkpoints that are kept, the one that
     is being written and, if `training.resume_minutes` is set, one that serves only to resume."""

@@ -158,7 +158,8 @@ class _Trial:
         self.room, self._before = free_bytes(self.device), restart_peak(self.device)
         self.model, self.optimizer = setup.model_and_optimizer()
         self.optimizer.give(self.processes.give)
-        # Before `give`, each process had the whole model, which the peak must not include.
+        # With --shard, each process had the whole model until `give` divided it. The peak of the
+        # memory must not include the whole model.
         restart_peak(self.device)
         self._steps = steps_for(
             self.model, self.optimizer, self.recipe, self.device, setup.dtype, self.tell

@@ -254,10 +254,10 @@ class _Pairs:
         self._gain[pairs] = np.where(n >= LEAST, self._gain_of(of), -np.inf)
 
     def score_around(self, pieces: Sequence[int], ways: list[int]) -> None:
-        """Compute again the gains of all pairs that contain one of `pieces`.
+        """Compute again the gains of all pairs that contain one of `pieces`, and of `ways`.
 
-        The counts of these pieces have changed. `ways` are the pairs that would become
-        `pieces[-1]` if they were joined; the gains of these pairs have changed, too.
+        The counts of `pieces` have changed. `ways` holds the numbers of the pairs that would become
+        `pieces[-1]` if they were joined; their gains depend on the count of `pieces[-1]`.
         """
         into = pieces[-1]
         self._into[ways] = into

@@ -31,7 +31,10 @@ def ranking_kernel(
 def _rank(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     values, places, number, count: tl.constexpr, size: tl.constexpr
 ):
-    """One program ranks the `number` values of a sentence; `size` is a power of 2 >= `number`."""
+    """One program writes the indices of one sentence's `count` largest values to `places`.
+
+    A sentence has `number` values. `size` is a power of 2, and at least `number`.
+    """
     taken: tl.constexpr = -2147483648  # marks ranked values; it is below the integer of every value
     sentence = tl.program_id(0).to(tl.int64)
     index = tl.arange(0, size)

@@ -1,6 +1,7 @@
-"""A kernel for a GPU: the gradient of the loss with respect to the logits, in place of the logits.
+"""A kernel for a GPU: the gradient of the loss with respect to the logits, without its last term.
 
-The kernel reads the logits twice and writes the gradient once.
+The kernel reads the logits twice, and writes the gradient once, in place of the logits. The term
+that it leaves out, -epsilon / V, comes from label smoothing: see regard.arithmetic.cross_entropy.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Products of matrices of 8-bit integers, by the VNNI instruction of x86 processors, for loops.
+"""Functions by which compiled loops multiply 8-bit integers with the VNNI instruction of x86.
 
 The instruction updates a vector of sums in int32: to each sum, it adds four products of an unsigned
 and a signed 8-bit integer. Numba lacks this instruction, so this module defines a type for a vector
