@@ -47,7 +47,9 @@ def _variances(evidence: Evidence) -> list[Statement]:
     for name, values in (("apart", "each matrix has its own limit"), ("joined", "the authors'")):
         initial = evidence.of("dot-products", name)
         verdict = judge_alike(initial, [1.0] * len(initial), 0.1)
-        statement = f"it is 1 for q and k of an untrained base model, too; initial values: {values}"
+        statement = (
+            f"it is 1 for q and k of the paper's base, untrained, too; initial values: {values}"
+        )
         found.append(Statement(name, statement, (Quantity("d_k 64", initial, 3),), verdict))
     return found
 
