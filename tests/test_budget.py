@@ -144,6 +144,27 @@ def test_only_a_text_that_is_read_few_times_has_a_cooldown() -> None:
     assert averaged == [1, 9, 9]
 
 
+@pytest.mark.parametrize(("passes", "share"), [(0.001, 0.022), (0.1, 0.2), (0.24, 0.48), (1, 1.0)])
+def test_a_part_of_a_text_is_drawn_if_the_time_is_too_short_for_the_whole(
+    passes: float, share: float
+) -> None:
+    def speed(*_: object) -> float:
+        return passes * LARGE_TEXT.tokens / 540
+
+    found = choose(LARGE_TEXT, 10, speed)
+    assert found.recipe.data.share == share
+    assert ("drawn at random" in found.sentences()[0]) == (share < 1)
+    asked = choose(LARGE_TEXT, 10, speed, ("data.share=1",))
+    assert asked.recipe == found.recipe.but(share=1.0)
+
+
+def test_a_text_of_a_hundred_thousand_pairs_is_taken_whole_in_any_time() -> None:
+    assert choose(SMALL_TEXT, 0.1, slow).recipe.data.share == 1
+    fewer = LARGE_TEXT.drawn(1 / 45)
+    assert fewer.pairs == 100_000
+    assert choose(fewer, 0.1, slow).recipe.data.share == 1
+
+
 @pytest.mark.parametrize(
     ("steps", "saved", "validated"),
     [(1, 1, 1), (4, 1, 4), (90, 3, 15), (900, 30, 120), (2970, 99, 198), (3000, 100, 100)],

@@ -15,7 +15,7 @@ import pytest
 
 import regard
 import regard.start
-from regard.budget.choice import NO_LIMIT, choose
+from regard.budget.choice import NO_LIMIT, Choice, choose
 from regard.budget.text import ParallelText, rule_of_times
 from regard.corpus import write_treebank
 from regard.data.pairs import DECIDED, Pairs, recipe_of
@@ -311,6 +311,31 @@ def test_a_time_ends_a_run_by_any_recipe_and_chooses_one_where_none_is_given(
     assert unlimited.training.steps < NO_LIMIT
     set_to_0 = Start(tmp_path / "run", files, assignments=["training.minutes=0"])
     assert unlimited == decide(set_to_0).recipe
+
+
+def test_of_a_share_of_the_text_there_are_more_passes(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.budget.choice.tokens_per_second", lambda *_: 1000.0)
+    files, chosen = TrainingFiles(**paths(made)["text"]), list[Choice]()  # type: ignore[arg-type]
+    for change in ([], ["data.share=0.25"]):
+        decide(Start(tmp_path / "run", files, minutes=1.0, assignments=change), chose=chosen.append)
+    assert [choice.recipe.data.share for choice in chosen] == [1.0, 0.25]
+    assert chosen[1].epochs == pytest.approx(4 * chosen[0].epochs, rel=0.1)
+
+
+def test_a_run_that_has_a_share_of_its_text_says_so_when_it_gets_more_time(
+    made: Path, tmp_path: Path
+) -> None:
+    files, out, said = TrainingFiles(**paths(made)["text"]), tmp_path / "run", list[str]()  # type: ignore[arg-type]
+    recipe = TEXT.but(share=0.5, minutes=10.0)
+    keep_beginning(out, *begin(Start(out, files, recipe=recipe)))
+    for minutes in (10.0, 600.0):
+        assert decide(Start(out, minutes=minutes), said.append).recipe.data.share == 0.5
+    assert said == [
+        "the time grows, but this run stays with the 50% of its text's pairs that were enough for "
+        "the time before: for much more time, begin a new run"
+    ]
 
 
 def test_more_time_is_for_steps_and_not_for_more_checkpoints(

@@ -26,7 +26,7 @@ def members(start: Start, count: int) -> Iterator[Start]:
     """
     if "training.seed" in map(assigned_field, start.assignments):
         raise RecipeError("--seeds counts the seeds from 1: leave out --set training.seed")
-    if start.assigned_minutes:
+    if start.assigned("training.minutes").training.minutes:
         raise RecipeError("--seeds divides the time: give --time, not --set training.minutes")
     if begun(start.out) is not None and not is_of_members(start.out):
         raise RegardError(f"{start.out}: was begun without --seeds: choose another --out")

@@ -157,6 +157,8 @@ class Recipe(Section):
             )
         if self.training.tune and self.task.output == "trees":
             raise ValueError("training.tune is for translation, not for parsing")
+        if self.data.share < 1 and self.task.output == "trees":
+            raise ValueError("data.share is for translation, not for parsing: set it to 1")
         return self
 
     @property

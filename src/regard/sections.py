@@ -189,6 +189,10 @@ class DataRecipe(Section):
     max_ratio: Annotated[float, Field(ge=1.0)] = 9.0
     """A pair of the training text is left out if a side has more than ten characters and is more
     than this many times as long as the other side."""
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """For a translator: the fraction of the different pairs of the training text that is used; they
+    are drawn at random. With the same seed, a larger share has all pairs of a smaller one. The
+    paper uses the whole text."""
     deduplicate: bool = False
     """Whether only the first of identical pairs is kept; with --mix, the first in each file."""
     held_out: Count = 1000

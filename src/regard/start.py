@@ -82,7 +82,7 @@ import torch
 
 from regard.arithmetic.choose import refuse_arithmetic
 from regard.budget.choice import Choice, choose, with_time
-from regard.budget.text import ParallelText
+from regard.budget.text import ParallelText, remark_small_share
 from regard.data.aligned import Progress
 from regard.data.fitting import as_prepared, for_text, refuse_other_task
 from regard.data.layouts import refuse_without_room
@@ -137,11 +137,9 @@ class Start:
         given = self.recipe is None and not self.is_for_trees and self.files.can_be_prepared
         return new and given
 
-    @property
-    def assigned_minutes(self) -> float:
-        """The time limit that --set training.minutes gives; 0 if --set gives no limit."""
-        its = (one for one in self.assignments if assigned_field(one) == "training.minutes")
-        return Recipe().set(*its).training.minutes
+    def assigned(self, field: str) -> Recipe:
+        """The default recipe, with what --set gives this field, if it gives anything."""
+        return Recipe().set(*(one for one in self.assignments if assigned_field(one) == field))
 
     @property
     def limit(self) -> float | None:
@@ -218,6 +216,7 @@ def decide(
         refuse_other_model(start.start_from, model, recipe, start.assignments)
     if is_prepared:
         recipe = _fitted(start, recipe, data, remark)
+        remark_small_share(begun(start.out), recipe, remark)
     return Decision(recipe, data, is_prepared)
 
 
@@ -227,7 +226,7 @@ def refuse_two_limits(start: Start) -> None:
     --set training.minutes=0 may be given with --time, because it sets no limit: the recipe is then
     chosen for --time, but the run does not end when this time is over.
     """
-    if start.minutes is not None and start.assigned_minutes:
+    if start.minutes is not None and start.assigned("training.minutes").training.minutes:
         raise RecipeError("--time (minutes) and training.minutes both limit the time: give one")
 
 
@@ -292,7 +291,8 @@ def _recipe(
         found = SMALL_PARSE
     else:
         refuse_unwritable(start.out)
-        text = start.files.measured(start.tokenizer)
+        share = start.assigned("data.share").data.share
+        text = start.files.measured(start.tokenizer).drawn(share)
         found = _for_the_time(start, text, chose)
     if start.is_for_trees:
         found = found.but(output="trees")
@@ -311,7 +311,7 @@ def _for_the_time(
     start: Start, text: ParallelText, chose: _Chose, made: Sequence[str] = ()
 ) -> Recipe:
     """The recipe expected to be best in the run's time; `made` are the prepared data's settings."""
-    minutes = start.assigned_minutes or start.minutes or MINUTES
+    minutes = start.assigned("training.minutes").training.minutes or start.minutes or MINUTES
     Recipe().but(minutes=minutes)  # refuse NaN or -1 at once: measuring the machine takes time
     its = ["training.minutes=0"] * (start.minutes == 0)
     its += [f"tokenizer.vocabulary={text.vocabulary()}"] * start.whole_vocabulary

@@ -6,7 +6,8 @@ target tokens that it needs for each of its weights. The largest model that lear
 tokens is chosen, or the smallest if none does; only the first `most_passes` passes over the text
 count. Vocabulary and row length depend on the text, and the smallest model has a limit of its own
 on the vocabulary; dropout, label smoothing and cooldown depend on the number of passes over the
-text, and on its size if it is small; batch size and warm-up depend on the number of steps.
+text, and on its size if it is small; batch size and warm-up depend on the number of steps. Of a
+text that is too large for the time, a part is drawn at random.
 
 The expected loss (`regard.budget.loss`) is computed only to inform the user.
 """
@@ -80,7 +81,7 @@ class Choice(NamedTuple):
         model, data = self.recipe.model, self.recipe.data
         return [
             f"the run {self._length()}: this machine learns from "
-            f"{self.tokens_per_second:,.0f} target tokens a second",
+            f"{self.tokens_per_second:,.0f} target tokens a second{self._drawn()}",
             f"{model.depth} layers of d_model {model.d_model}: for each weight there are "
             f"{self.tokens_per_weight:.2g} tokens to learn from, counting at most "
             f"{rule_of_times()['size']['most_passes']:.0f} passes; each pair is seen "
@@ -90,6 +91,13 @@ class Choice(NamedTuple):
             f"tokens; expected perplexity of unseen text: about {self.perplexity:.2g} a sub-word"
             f"{self._words()}",
         ]
+
+    def _drawn(self) -> str:
+        """Say which part of the pairs is used, if not all of them."""
+        share = self.recipe.data.share
+        return f", so {100 * share:.2g}% of the pairs are drawn at random (data.share)" * (
+            share < 1
+        )
 
     def _cooldown(self) -> str:
         """Say over which part of the run the learning rate falls to 0, if over any."""
@@ -281,12 +289,13 @@ def _expected(
     limited = start.but(minutes=minutes).set(*asked)
     batched = _in_smaller_batches(limited, affordable, asked)
     steps, tokens = _duration(batched, affordable, asked)
-    epochs = tokens / corpus.tokens
-    regular = next(row for row in rule["passes"] if _counted(epochs, corpus) <= row["epochs"])
+    counted = corpus.passes(tokens)
+    regular = next(row for row in rule["passes"] if counted <= row["epochs"])
     longest, interval = batched.training.warmup_steps, max(1, steps // CHECKPOINTS)
     warmed = batched.but(warmup_steps=max(20, min(longest, int(steps * WARM_UP)))).set(*asked)
     shaped = warmed.but(cooldown=regular["cooldown"]).set(*asked)
     recipe = shaped.but(
+        share=corpus.enough(tokens),
         average=1 if shaped.training.cooldown and not shaped.training.patience else AVERAGED,
         dropout=regular["dropout"],
         label_smoothing=regular["label_smoothing"],
@@ -306,17 +315,8 @@ def _expected(
     target, _ = corpus.target_and_source(recipe)
     most = math.log(target)  # the loss if all tokens are equally likely
     perplexity = math.exp(min(most, loss * corpus.characters / corpus.tokens))
+    epochs = tokens / corpus.tokens
     return Choice(recipe, speed, steps, epochs, per_weight, loss, perplexity)
-
-
-def _counted(epochs: float, corpus: ParallelText) -> float:
-    """How many passes over the text count for dropout and label smoothing.
-
-    Many passes over few tokens count more, because a model learns a small text by heart after fewer
-    passes.
-    """
-    few = rule_of_times()["few"]
-    return epochs if epochs <= few["epochs"] else epochs * max(1.0, few["tokens"] / corpus.tokens)
 
 
 def _duration(recipe: Recipe, affordable: float, asked: tuple[str, ...]) -> tuple[int, float]:

@@ -2,11 +2,12 @@
 
 import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 
@@ -86,6 +87,26 @@ class ParallelText(NamedTuple):
         characters = both[:, 1].sum() * each * kept / len(pairs)
         return cls(kept, int(characters), lengths, known, words)
 
+    def drawn(self, share: float) -> "ParallelText":
+        """The expected size of this share of the text, if its pairs are drawn at random."""
+        pairs, characters = max(1, round(share * self.pairs)), round(share * self.characters)
+        return self._replace(pairs=pairs, characters=characters)
+
+    def enough(self, tokens: float) -> float:
+        """The share of the text that is enough for a run that learns from so many target tokens."""
+        rule = rule_of_times()["share"]
+        share = max(rule["margin"] * tokens / self.tokens, rule["pairs"] / max(1, self.pairs))
+        return float(f"{share:.2g}") if share <= 0.5 else 1.0
+
+    def passes(self, tokens: float) -> float:
+        """How many passes over the text count for dropout and label smoothing.
+
+        Many passes over few tokens count more, because a model learns a small text by heart after
+        fewer passes. `tokens` is the number of target tokens that the model learns from.
+        """
+        few, epochs = rule_of_times()["few"], tokens / self.tokens
+        return epochs if epochs <= few["epochs"] else epochs * max(1.0, few["tokens"] / self.tokens)
+
     def vocabulary(self) -> int:
         """The size of the target's vocabulary: the tokenizer's, or a size that suits the text."""
         if self.tokenizer is not None:
@@ -132,12 +153,28 @@ class ParallelText(NamedTuple):
         return self.characters / self.characters_per_token() + max(self.pairs, 1)
 
 
+def remark_small_share(
+    before: Recipe | None, recipe: Recipe, remark: Callable[[str], object]
+) -> None:
+    """Call `remark` with a sentence if a run that has a share of its text gets more time.
+
+    `before` is the run's recipe until now; None for a new run. `recipe` is its recipe from now on.
+    """
+    if before is None or not before.training.minutes < recipe.training.minutes:
+        return
+    if (share := before.data.share) < 1:
+        remark(
+            f"the time grows, but this run stays with the {100 * share:.2g}% of its text's pairs "
+            "that were enough for the time before: for much more time, begin a new run"
+        )
+
+
 class _Counted:
     """Counts the different pairs of a text that may be trained on.
 
-    Each pair has a digest, a number. Only pairs whose digest is a multiple of `_every` are kept.
-    `_every` is 1 at first, and is doubled whenever more than COUNTED pairs are kept. The counts of
-    the whole text are estimated as `_every` times the counts of the kept pairs.
+    Only pairs whose target has a checksum that is a multiple of `_every` are kept. `_every` is 1 at
+    first, and is doubled whenever more than COUNTED pairs are kept. The counts of the whole text
+    are estimated as `_every` times the counts of the kept pairs.
     """
 
     def __init__(self) -> None:
@@ -148,8 +185,8 @@ class _Counted:
         self.targets: list[str] = []
         """The targets of the first SAMPLED pairs counted."""
         self._every = 1
-        self._lengths: dict[int, int] = {}
-        """A map from the digest of each kept pair to the number of characters in its target."""
+        self._kept: dict[int, tuple[int, int]] = {}
+        """For the digest of each kept pair, the checksum and the length of its target."""
 
     def add(self, source: str, target: str) -> None:
         """Count a pair, unless `judge_text` or `_every` excludes it, or it was counted before.
@@ -158,25 +195,26 @@ class _Counted:
         """
         self.read[0] += len(source)
         self.read[1] += len(target)
-        if judge_text(source, target, RULES) is not Verdict.KEPT:
+        checksum = crc32(target.encode())
+        if checksum % self._every or judge_text(source, target, RULES) is not Verdict.KEPT:
             return
         number = digest((source, target))
-        if number % self._every or number in self._lengths:
+        if number in self._kept:
             return
-        self._lengths[number] = len(target)
+        self._kept[number] = checksum, len(target)
         if len(self.first) < SAMPLED:
             self.first.append((len(source), len(target)))
             self.targets.append(target)
-        if len(self._lengths) > COUNTED:
+        if len(self._kept) > COUNTED:
             self._every *= 2
-            self._lengths = {n: c for n, c in self._lengths.items() if not n % self._every}
+            self._kept = {n: kept for n, kept in self._kept.items() if not kept[0] % self._every}
 
     @property
     def pairs(self) -> int:
         """The number of different pairs, estimated if `_every` is above 1."""
-        return self._every * len(self._lengths)
+        return self._every * len(self._kept)
 
     @property
     def characters(self) -> int:
         """The number of characters in the different pairs' targets, estimated like `pairs`."""
-        return self._every * sum(self._lengths.values())
+        return self._every * sum(length for _, length in self._kept.values())

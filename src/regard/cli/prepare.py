@@ -89,7 +89,8 @@ def _summary(report: "Report", out: Path, what: str) -> str:
 
 
 def _counts(counts: "SplitCounts", what: str) -> str:
-    dropped = (
+    drawn = f"{counts.not_drawn:,} not drawn, " * (counts.not_drawn > 0)
+    dropped = drawn + (
         f"{counts.empty:,} empty, {counts.too_long:,} too long, {counts.ratio:,} by ratio, "
         f"{counts.duplicates:,} duplicates, {counts.held_out:,} held out"
     )

@@ -66,6 +66,7 @@ class PreparationDisplay(_Display):
     """Shows how much of the files has been read; `what` names their content: "pairs" or "trees"."""
 
     NAMES = {  # noqa: RUF012
+        "draw": "drawing pairs",
         "survey": "checking",
         "learn": "learning sub-words",
         "phrases": "collecting phrases",

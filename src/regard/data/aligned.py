@@ -24,7 +24,7 @@ from regard.machine.workers import Workers
 
 TextPair = tuple[str, str]
 """A source sentence and its target, as text."""
-Stage = Literal["survey", "learn", "phrases", "encode"]
+Stage = Literal["draw", "survey", "learn", "phrases", "encode"]
 _Result = TypeVar("_Result")
 
 _BLOCK_PAIRS, _BLOCK_BYTES = 10_000, 2**20
@@ -73,9 +73,10 @@ class AlignedBlock:
 class AlignedText:
     """Source files and their target files; each file is read several times.
 
-    `each` calls `listen` with the progress; `pairs` does not. Raises DataError if the number of
-    source files differs from the number of target files, if a file cannot be read, or if a file,
-    such as a pipe, can be read only once.
+    `each` calls `listen` with the progress; `pairs` does not. `name` is the path by which messages
+    name the whole text, by default the first source file. Raises DataError if the number of source
+    files differs from the number of target files, if a file cannot be read, or if a file, such as
+    a pipe, can be read only once.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class AlignedText:
         sources: Sequence[Path],
         targets: Sequence[Path],
         listen: Callable[[Progress], object] = lambda _: None,
+        name: Path | None = None,
     ):
         if len(sources) != len(targets):
             raise DataError(
@@ -93,6 +95,8 @@ class AlignedText:
         self.files = list(zip(sources, targets, strict=True))
         self.bytes = sum(path.stat().st_size for paths in self.files for path in paths)
         """The size of all stored files, in bytes."""
+        self.name = name or next(iter(sources), None)
+        """The path that an error message about the whole text names."""
         self._listen = listen
         self._before = [identity(path) for paths in self.files for path in paths]
 

@@ -45,13 +45,15 @@ class SplitCounts:
     """The number of target tokens, </s> included; a pair counts as often as it is written."""
     validated: int = 0
     """The number of kept training pairs that equal a pair of the given validation files."""
+    not_drawn: int = 0
+    """The number of pairs that data.share does not draw; they are not judged in any other way."""
 
     def remark(self, example: str) -> str:
         """A sentence about the dropped examples, for the user.
 
         Returns "" if no example was dropped, or less than the fraction MANY of all. Examples that
-        were held out do not count as dropped. `example` is the word for an example: "pair", or
-        "tree" for a parser.
+        were held out, or not drawn, do not count as dropped. `example` is the word for an example:
+        "pair", or "tree" for a parser.
         """
         why = {
             "empty": self.empty,
@@ -59,11 +61,11 @@ class SplitCounts:
             "of very different lengths": self.ratio,
             "duplicates": self.duplicates,
         }
-        dropped = sum(why.values())
-        if not dropped or dropped < MANY * self.read:
+        dropped, drawn = sum(why.values()), self.read - self.not_drawn
+        if dropped < max(1, MANY * drawn):
             return ""
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in why.items() if count)
-        of = f"{dropped:,} of {count_of(self.read, example)}"
+        of = f"{dropped:,} of {count_of(drawn, example)}"
         return f"left out: {of} ({reasons}); trained on: {self.kept:,}"
 
     @classmethod

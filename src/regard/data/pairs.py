@@ -42,7 +42,7 @@ FILES = frozenset(
 """Names of all files of prepared data, except the files of another tool's tokenizer (ORIGINALS)."""
 DECIDED = {
     "tokenizer": ("kind", "vocabulary"),
-    "data": ("max_length", "max_ratio", "deduplicate", "held_out", "recombined"),
+    "data": ("max_length", "max_ratio", "share", "deduplicate", "held_out", "recombined"),
 }
 """For each section of a recipe: fields that, with task and seed, decide how data is prepared."""
 

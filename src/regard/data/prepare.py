@@ -1,8 +1,9 @@
 """§5.1 From text to training data: drop bad pairs, draw validation pairs, learn sub-words, encode.
 
-The lines of the aligned files are read up to three times, so that a corpus of any size needs only
+The lines of the aligned files are read several times, so that a corpus of any size needs only
 bounded memory (validation files are held in memory):
 
+    draw      only if data.share is below 1: drawn pairs are copied, and the rest reads the copy
     survey    every line is checked, so that a bad file is refused before any work is done
     learn     the tokenizer is learned from a random sample, unless a tokenizer is given
     encode    block by block, pairs are judged, encoded and appended to arrays on disk
@@ -21,30 +22,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from regard.amounts import count_of
-from regard.data.aligned import AlignedBlock, AlignedText, Progress, TextPair
+from regard.data.aligned import AlignedText, Progress, TextPair
+from regard.data.drawing import draw
 from regard.data.encoding import EncodeAll, EncodeForTraining, SplitCounts, encode, encoded
+from regard.data.learning import learn, sampled
 from regard.data.pairs import DATA_FORMAT, FILES, SIDES, is_replaceable
-from regard.data.survey import Survey, random_keys, survey
+from regard.data.survey import survey
 from regard.errors import DataError
-from regard.files.lines import read_lines, text_checksum, text_of_lines
+from regard.files.lines import text_checksum, text_of_lines
 from regard.files.manifest import MANIFEST, write_manifest
 from regard.files.replacing import whole_or_nothing
 from regard.machine.cores import usable_cores
 from regard.machine.workers import Workers
-from regard.recipe import DataRecipe, Recipe, TokenizerRecipe
+from regard.recipe import DataRecipe, Recipe
 from regard.text.cleaning import Verdict, judge_length, judge_text
 from regard.text.opening import open_tokenizer, tokenizer_files
 from regard.text.protocol import AnyTokenizer
-from regard.text.tokenizer import Tokenizer
 
-LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
-"""The tokenizer is learned from at most about this many pairs, and at most about this many
-characters. Pairs of a larger corpus are drawn at random, each with the same probability."""
-LEARNT_UNSPACED = 8_000_000
-"""Byte-pair encoding is learned from at most about this many characters of lines that count as
-lines without blanks (`survey.LONG_WORD`). The words of such lines are mostly new, and learning
-takes some 350 bytes of memory for each character of a new word. Words that occur again and again
-take much less."""
 BYTES_PER_WORKER = 2 * 2**20
 """Each worker has at least this many bytes of stored text to process, because with less text a
 worker would take longer to start than to work."""
@@ -107,11 +101,12 @@ def prepare_text(
 ) -> Report:
     """Write `out`, a directory of prepared data, from aligned text files.
 
-    Without validation files, validation pairs are drawn with the recipe's seed: as many different
+    Of the text, only the pairs that data.share draws are used (see `draw`). Without validation
+    files, validation pairs are held out of these, drawn with the recipe's seed: as many different
     clean pairs (see `judge_text`) as data.held_out says, but at most a tenth of all such pairs.
-    Drawn pairs that are too long are dropped. The drawn pairs, and all pairs equal to one of them,
-    are not trained on. From validation files, only pairs with an empty side or with extremely many
-    characters are dropped; training pairs equal to a validation pair are counted, but kept.
+    Held-out pairs that are too long are dropped. The held-out pairs, and all pairs equal to one of
+    them, are not trained on. From validation files, only pairs with an empty side or with extremely
+    many characters are dropped; training pairs equal to a validation pair are counted, but kept.
     `mix` has a number for each source file: how often an epoch has its pairs, by default once. With
     `mix`, duplicates are dropped within each file only. `tokenizer` is a tokenizer.json or its
     directory; the tokenizer's other files must be there, too. With None, one is learned. Earlier
@@ -135,9 +130,10 @@ def prepare_text(
     ):
         known = None if tokenizer is None else open_tokenizer(tokenizer)
         digests, hold_out, mixed = Path(scratch, "digests"), not valid_text.files, bool(mix)
-        found = survey(text, recipe, pool, hold_out=hold_out, digests=digests, mixed=mixed)
+        drawn, others = draw(text, recipe, pool, Path(scratch), progress)
+        found = survey(drawn, recipe, pool, hold_out=hold_out, digests=digests, mixed=mixed)
         dropped = _write_valid_text(folder, valid_text.pairs(), recipe.data)  # no pairs if hold_out
-        vocabulary = known or _learn(text, found, recipe, pool, Path(scratch, "sample"))
+        vocabulary = known or learn(drawn, found, recipe, pool, Path(scratch, "sample"))
         vocabulary.save(folder / "tokenizer.json")
         held_out = _not_too_long(found.held_out, vocabulary, recipe.data)
         if hold_out:
@@ -145,10 +141,11 @@ def prepare_text(
         valid = _encode_valid(folder, vocabulary, dropped)
         given = () if hold_out else _valid_text(folder).pairs()
         job = EncodeForTraining(vocabulary, recipe.data, held_out, found.repeats, mix, [*given])
-        train = encode(folder / "train", text, job, _sizes(vocabulary), pool)
+        train = encode(folder / "train", drawn, job, _sizes(vocabulary), pool)
+        train = replace(train, read=train.read + others, not_drawn=others)
         _refuse_nothing_left(train, valid, text, valid_text)
         report = Report.of(train, valid, vocabulary)
-        inputs, sample = _inputs(text, valid_text), None if known else _share(found, recipe)
+        inputs, sample = _inputs(text, valid_text), None if known else sampled(found, recipe)
         complete(folder, recipe, report, inputs, mix=mix, sample=sample)
         _refuse_changed(text, valid_text)
     return report
@@ -161,60 +158,6 @@ def _inputs(train: AlignedText, valid: AlignedText) -> dict[str, list[Path]]:
         for split, text in (("train", train), ("valid", valid))
         for i, side in enumerate(SIDES)
     }
-
-
-def _learn(
-    text: AlignedText, found: Survey, recipe: Recipe, workers: Workers, sample: Path
-) -> Tokenizer:
-    sampler = _Sampler(recipe, _share(found, recipe), frozenset(found.held_out))
-    with sample.open("wb") as file:
-        file.writelines(text.each("learn", sampler, workers))
-    # If there are workers, a separate process learns the tokenizer. When that process ends, much
-    # memory is free again. An interrupt kills that process, whereas the tokenizers library itself
-    # would ignore the interrupt.
-    with Workers(min(1, len(workers.pids))) as alone:
-        [tokenizer] = alone.map(_Learner(recipe.tokenizer), [sample])
-    sample.unlink()
-    return tokenizer
-
-
-def _share(found: Survey, recipe: Recipe) -> float:
-    """The fraction, from 0 to 1, of the clean pairs that the tokenizer is learned from."""
-    most = min(LEARNT_PAIRS, found.clean * LEARNT_CHARACTERS // max(1, found.characters))
-    if recipe.tokenizer.kind == "bpe":
-        most = min(most, found.clean * LEARNT_UNSPACED // max(1, found.unspaced))
-    return most / max(most, found.clean, 1)
-
-
-@dataclass(frozen=True)
-class _Sampler:
-    """Draws the pairs of a block that the tokenizer learns from, and gives them as UTF-8 lines."""
-
-    recipe: Recipe
-    share: float
-    """Probability that a clean pair is drawn."""
-    held_out: frozenset[TextPair]
-
-    def __call__(self, block: AlignedBlock) -> bytes:
-        keys = random_keys(self.recipe.training.seed, block.number, block.size)
-        drawn = keys < self.share * 2.0**64
-        return "".join(
-            f"{pair[0]}\n{pair[1]}\n"
-            for pair, chosen in zip(block.pairs(), drawn.tolist(), strict=True)
-            if chosen
-            and judge_text(*pair, self.recipe.data) is Verdict.KEPT
-            and pair not in self.held_out
-        ).encode()
-
-
-@dataclass(frozen=True)
-class _Learner:
-    """Learns a tokenizer from a file of lines."""
-
-    wanted: TokenizerRecipe
-
-    def __call__(self, sample: Path) -> Tokenizer:
-        return Tokenizer.learn(read_lines(sample), self.wanted.kind, self.wanted.vocabulary)
 
 
 def _not_too_long(

@@ -78,7 +78,7 @@ def survey(
             file.write(found.digests)
             drawn = _lowest(most, drawn, found.drawn)
     if not pairs:
-        raise DataError("is empty: give text, one sentence a line", text.files[0][0])
+        raise DataError("is empty: give text, one sentence a line", text.name)
     marks = mark_repeats(digests) if rules.deduplicate or hold_out else None
     different = clean - count_marks(marks) if marks else clean
     if len(drawn) < most:  # then all different pairs are drawn
@@ -88,7 +88,7 @@ def survey(
             f"has {count_of(pairs, 'pair')}, and {count_of(different, 'different one')} that can "
             "be used, too few to hold out a tenth for validation: give at least ten, or "
             "validation files",
-            text.files[0][0],
+            text.name,
         )
     few = sorted(list(drawn)[: min(wanted, different // 10)], key=lambda pair: drawn[pair][1])
     repeats = marks if rules.deduplicate else None

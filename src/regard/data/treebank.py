@@ -27,8 +27,9 @@ import numpy as np
 from regard.amounts import count_of
 from regard.data.aligned import Progress, Stage
 from regard.data.encoding import SplitCounts
+from regard.data.learning import LEARNT_PAIRS
 from regard.data.pairs import is_replaceable
-from regard.data.prepare import LEARNT_PAIRS, Report, complete
+from regard.data.prepare import Report, complete
 from regard.data.tree_encoding import TREES_AT_ONCE, TreeEncoder, TreeWriter, as_text
 from regard.data.tree_files import Treebank
 from regard.errors import DataError, RecipeError

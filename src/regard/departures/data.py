@@ -194,6 +194,18 @@ DATA = (
         judge=unstated("data.max_ratio"),
     ),
     Departure(
+        name="share of the text",
+        section="§5.1",
+        quote="the standard WMT 2014 English-German dataset consisting of about 4.5 million "
+        "sentence pairs",
+        theirs="all pairs of the text",
+        ours="the same; `data.share` draws a part at random, and `--time` does so if the time is "
+        "too short for a quarter of the text",
+        why="a run that ends before it has seen a text needs only a part of it to be prepared",
+        tests=("tests/data/test_share.py", "tests/test_budget.py"),
+        judge=as_row("data.share"),
+    ),
+    Departure(
         name="identical pairs",
         section="§5.1",
         theirs="the code drops no pair",

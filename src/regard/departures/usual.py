@@ -32,6 +32,7 @@ _BASE_SHAPE: Mapping[str, Any] = {
     "model.output_bias": False,
     "model.positions": "sinusoidal",
     "data.layout": "grouped",
+    "data.share": 1.0,
     "data.subword_dropout": 0.0,
     "training.beta1": 0.9,
     "training.label_smoothing": 0.1,

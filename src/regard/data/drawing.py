@@ -1,0 +1,82 @@
+"""§5.1 Draw a share of the pairs of a text (data.share), before any other work is done on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.data.aligned import AlignedBlock, AlignedText, Progress
+from regard.data.pairs import SIDES
+from regard.data.repeats import digest
+from regard.errors import DataError
+from regard.files.lines import text_of_lines
+from regard.machine.workers import Workers
+from regard.recipe import Recipe
+
+
+def draw(
+    text: AlignedText,
+    recipe: Recipe,
+    workers: Workers,
+    folder: Path,
+    progress: Callable[[Progress], object],
+) -> tuple[AlignedText, int]:
+    """Copy the drawn pairs to files in `folder`; return their text, and the number of other pairs.
+
+    Each different pair is drawn with the probability data.share. Whether a pair is drawn follows
+    from the pair and the seed: equal pairs are drawn together, and a larger share has all pairs of
+    a smaller one. The copy has as many files as `text`, and the order of its pairs. If data.share
+    is 1, `text` itself is returned. `progress` is called while the copy is read.
+    Raises the errors of `AlignedText.each`, DataError if no pair is drawn, and OSError if the copy
+    cannot be written.
+    """
+    if recipe.data.share == 1:
+        return text, 0
+    copies = [[folder / f"{file}.{side}" for side in SIDES] for file in range(len(text.files))]
+    read, written = 0, [0] * len(copies)
+    with ExitStack() as opened:
+        files = [
+            [opened.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in both]
+            for both in copies
+        ]
+        for found in text.each("draw", _Drawer(recipe), workers):
+            read += found.read
+            is_first = not written[found.file]
+            for file, lines in zip(files[found.file], (found.sources, found.targets), strict=True):
+                file.write(text_of_lines(lines) if is_first else "".join(f"{x}\n" for x in lines))
+            written[found.file] += len(found.sources)
+    if read and not sum(written):
+        raise DataError(
+            f"data.share = {recipe.data.share} draws none of its {read:,} pairs: set a larger one",
+            text.name,
+        )
+    sources, targets = ([both[i] for both in copies] for i in (0, 1))
+    return AlignedText(sources, targets, progress, name=text.name), read - sum(written)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The result of reading one block."""
+
+    file: int
+    """Index in `AlignedText.files` of the two files that the block is from."""
+    read: int
+    """The number of pairs in the block."""
+    sources: list[str]
+    """The sources of the drawn pairs."""
+    targets: list[str]
+    """The targets of the drawn pairs."""
+
+
+class _Drawer:
+    """Draws pairs of a block."""
+
+    def __init__(self, recipe: Recipe):
+        self._below, self._seed = recipe.data.share * 2.0**64, recipe.training.seed
+
+    def __call__(self, block: AlignedBlock) -> _Found:
+        drawn = [pair for pair in block.pairs() if digest(pair, self._seed) < self._below]
+        sources, targets = ([pair[i] for pair in drawn] for i in (0, 1))
+        return _Found(block.file, block.size, sources, targets)
