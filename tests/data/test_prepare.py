@@ -15,6 +15,7 @@ import zstandard
 
 from data.preparing import RECIPE, SOURCES, TARGETS, Corpus, dropped, everything_below
 from regard.data import aligned
+from regard.data import learning
 from regard.data import prepare as module
 from regard.data.aligned import Progress
 from regard.data.pairs import FILES, Pairs
@@ -199,7 +200,7 @@ def test_the_tokenizer_learns_from_an_even_sample(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learnt = lines_learnt_from(monkeypatch)
-    monkeypatch.setattr(module, "LEARNT_PAIRS", 20)
+    monkeypatch.setattr(learning, "LEARNT_PAIRS", 20)
     corpus.prepare(RECIPE.but(held_out=1))
     places = [SOURCES.index(line) for line in learnt[::2]]
     assert learnt[1::2] == [TARGETS[i] for i in places]
@@ -223,7 +224,7 @@ def test_the_tokenizer_learns_from_what_is_trained_on(
 def test_of_text_without_blanks_byte_pairs_learn_from_less(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LEARNT_UNSPACED", 1000)
+    monkeypatch.setattr(learning, "LEARNT_UNSPACED", 1000)
     joined = [line.replace(" ", "") + "一二三四五六七八九十" * 2 for line in TARGETS]
     shares = []
     for targets, kind in ((TARGETS, "bpe"), (joined, "bpe"), (joined, "wordpiece")):

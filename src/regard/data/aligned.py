@@ -74,7 +74,8 @@ class AlignedText:
     """Source files and their target files; each file is read several times.
 
     `each` calls `listen` with the progress; `pairs` does not. `name` is the path by which messages
-    name the whole text, by default the first source file. Raises DataError if the number of source
+    name the whole text, by default the first source file. If the text was drawn from another text,
+    `others` is the number of pairs that were not drawn. Raises DataError if the number of source
     files differs from the number of target files, if a file cannot be read, or if a file, such as
     a pipe, can be read only once.
     """
@@ -85,6 +86,7 @@ class AlignedText:
         targets: Sequence[Path],
         listen: Callable[[Progress], object] = lambda _: None,
         name: Path | None = None,
+        others: int = 0,
     ):
         if len(sources) != len(targets):
             raise DataError(
@@ -97,6 +99,7 @@ class AlignedText:
         """The size of all stored files, in bytes."""
         self.name = name or next(iter(sources), None)
         """The path that an error message about the whole text names."""
+        self.others = others
         self._listen = listen
         self._before = [identity(path) for paths in self.files for path in paths]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +22,8 @@ def draw(
     workers: Workers,
     folder: Path,
     progress: Callable[[Progress], object],
-) -> tuple[AlignedText, int]:
-    """Copy the drawn pairs to files in `folder`; return their text, and the number of other pairs.
+) -> AlignedText:
+    """Copy the drawn pairs to files in `folder`, and return their text.
 
     Each different pair is drawn with the probability data.share. Whether a pair is drawn follows
     from the pair and the seed: equal pairs are drawn together, and a larger share has all pairs of
@@ -33,27 +33,35 @@ def draw(
     cannot be written.
     """
     if recipe.data.share == 1:
-        return text, 0
+        return text
     copies = [[folder / f"{file}.{side}" for side in SIDES] for file in range(len(text.files))]
+    read, drawn = _copy(text, copies, _Drawer(recipe), workers)
+    if read and not drawn:
+        raise DataError(
+            f"data.share = {recipe.data.share} draws none of its {read:,} pairs: set a larger one",
+            text.name,
+        )
+    sources, targets = ([both[i] for both in copies] for i in (0, 1))
+    return AlignedText(sources, targets, progress, name=text.name, others=read - drawn)
+
+
+def _copy(
+    text: AlignedText, copies: Sequence[Sequence[Path]], job: _Drawer, workers: Workers
+) -> tuple[int, int]:
+    """Write the drawn pairs of each two files to two copies; return the pairs read, and drawn."""
     read, written = 0, [0] * len(copies)
     with ExitStack() as opened:
         files = [
             [opened.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in both]
             for both in copies
         ]
-        for found in text.each("draw", _Drawer(recipe), workers):
+        for found in text.each("draw", job, workers):
             read += found.read
             is_first = not written[found.file]
             for file, lines in zip(files[found.file], (found.sources, found.targets), strict=True):
                 file.write(text_of_lines(lines) if is_first else "".join(f"{x}\n" for x in lines))
             written[found.file] += len(found.sources)
-    if read and not sum(written):
-        raise DataError(
-            f"data.share = {recipe.data.share} draws none of its {read:,} pairs: set a larger one",
-            text.name,
-        )
-    sources, targets = ([both[i] for both in copies] for i in (0, 1))
-    return AlignedText(sources, targets, progress, name=text.name), read - sum(written)
+    return read, sum(written)
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,9 @@ def encode(
                 targets.append(block.target)
             fates.update(block.fates)
             validated += block.validated
-    return replace(SplitCounts.of(fates, sources, targets), validated=validated)
+    counts = SplitCounts.of(fates, sources, targets)
+    read = counts.read + text.others
+    return replace(counts, read=read, validated=validated, not_drawn=text.others)
 
 
 def encoded(pairs: Sequence[TextPair], tokenizer: AnyTokenizer) -> list[Ids]:

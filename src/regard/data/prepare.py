@@ -121,16 +121,14 @@ def prepare_text(
     if not text.files:
         raise DataError("nothing to prepare: give at least one source and one target file")
     valid_text = AlignedText(valid_sources, valid_targets)
-    most = usable_cores() if workers is None else workers
-    useful = min(most, text.bytes // BYTES_PER_WORKER)
     with (
         whole_or_nothing(out, is_replaceable) as folder,
         TemporaryDirectory(dir=folder) as scratch,
-        Workers(useful if useful > 1 else 0) as pool,
+        _workers(text, workers) as pool,
     ):
         known = None if tokenizer is None else open_tokenizer(tokenizer)
         digests, hold_out, mixed = Path(scratch, "digests"), not valid_text.files, bool(mix)
-        drawn, others = draw(text, recipe, pool, Path(scratch), progress)
+        drawn = draw(text, recipe, pool, Path(scratch), progress)
         found = survey(drawn, recipe, pool, hold_out=hold_out, digests=digests, mixed=mixed)
         dropped = _write_valid_text(folder, valid_text.pairs(), recipe.data)  # no pairs if hold_out
         vocabulary = known or learn(drawn, found, recipe, pool, Path(scratch, "sample"))
@@ -142,13 +140,18 @@ def prepare_text(
         given = () if hold_out else _valid_text(folder).pairs()
         job = EncodeForTraining(vocabulary, recipe.data, held_out, found.repeats, mix, [*given])
         train = encode(folder / "train", drawn, job, _sizes(vocabulary), pool)
-        train = replace(train, read=train.read + others, not_drawn=others)
         _refuse_nothing_left(train, valid, text, valid_text)
         report = Report.of(train, valid, vocabulary)
         inputs, sample = _inputs(text, valid_text), None if known else sampled(found, recipe)
         complete(folder, recipe, report, inputs, mix=mix, sample=sample)
         _refuse_changed(text, valid_text)
     return report
+
+
+def _workers(text: AlignedText, most: int | None) -> Workers:
+    """Start as many processes as suit the text: at most `most`, or one per usable core if None."""
+    useful = min(usable_cores() if most is None else most, text.bytes // BYTES_PER_WORKER)
+    return Workers(useful if useful > 1 else 0)
 
 
 def _inputs(train: AlignedText, valid: AlignedText) -> dict[str, list[Path]]:

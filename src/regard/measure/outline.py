@@ -60,7 +60,7 @@ class Memory(NamedTuple):
 
 
 class Disk(NamedTuple):
-    """What a run takes on the disk: sizes in bytes, and numbers of checkpoints."""
+    """The disk space that a run takes: sizes in bytes, and numbers of checkpoints."""
 
     checkpoint: int
     """Bytes of one checkpoint."""
