@@ -14,8 +14,7 @@ import pytest
 import zstandard
 
 from data.preparing import RECIPE, SOURCES, TARGETS, Corpus, dropped, everything_below
-from regard.data import aligned
-from regard.data import learning
+from regard.data import aligned, learning
 from regard.data import prepare as module
 from regard.data.aligned import Progress
 from regard.data.pairs import FILES, Pairs
