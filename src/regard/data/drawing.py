@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain, groupby
+from operator import attrgetter
 from pathlib import Path
 
 from regard.data.aligned import AlignedBlock, AlignedText, Progress
@@ -49,19 +51,24 @@ def _copy(
     text: AlignedText, copies: Sequence[Sequence[Path]], job: _Drawer, workers: Workers
 ) -> tuple[int, int]:
     """Write the drawn pairs of each two files to two copies; return the pairs read, and drawn."""
-    read, written = 0, [0] * len(copies)
-    with ExitStack() as opened:
-        files = [
-            [opened.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in both]
-            for both in copies
-        ]
-        for found in text.each("draw", job, workers):
-            read += found.read
-            is_first = not written[found.file]
-            for file, lines in zip(files[found.file], (found.sources, found.targets), strict=True):
-                file.write(text_of_lines(lines) if is_first else "".join(f"{x}\n" for x in lines))
-            written[found.file] += len(found.sources)
-    return read, sum(written)
+    for path in chain(*copies):
+        path.touch()
+    read = drawn = 0
+    for file, blocks in groupby(text.each("draw", job, workers), attrgetter("file")):
+        with ExitStack() as opened:
+            sides = [
+                opened.enter_context(path.open("w", encoding="utf-8", newline="\n"))
+                for path in copies[file]
+            ]
+            is_first = True
+            for found in blocks:
+                read, drawn = read + found.read, drawn + len(found.sources)
+                for side, lines in zip(sides, (found.sources, found.targets), strict=True):
+                    side.write(
+                        text_of_lines(lines) if is_first else "".join(f"{x}\n" for x in lines)
+                    )
+                is_first = is_first and not found.sources
+    return read, drawn
 
 
 @dataclass(frozen=True)
