@@ -156,6 +156,7 @@ def test_a_part_of_a_text_is_drawn_if_the_time_is_too_short_for_the_whole(
     assert ("drawn at random" in found.sentences()[0]) == (share < 1)
     asked = choose(LARGE_TEXT, 10, speed, ("data.share=1",))
     assert asked.recipe == found.recipe.but(share=1.0)
+    assert found.epochs == pytest.approx(asked.epochs / share, rel=0.2)
 
 
 def test_a_text_of_a_hundred_thousand_pairs_is_taken_whole_in_any_time() -> None:
@@ -396,6 +397,17 @@ def test_a_large_text_is_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = ParallelText.of([tmp_path / "a"], [tmp_path / "a"])
     assert found.pairs == pytest.approx(5000, rel=0.15)
     assert found.characters == 4 * found.pairs
+
+
+@pytest.mark.parametrize("targets", [1, 2, 50])
+def test_a_large_text_of_few_targets_is_estimated(
+    targets: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.budget.text.COUNTED", 500)
+    write(tmp_path / "a", (f"{number:04}" for number in range(5000)))
+    write(tmp_path / "b", (f"{number % targets:04}" for number in range(5000)))
+    found = ParallelText.of([tmp_path / "a"], [tmp_path / "b"])
+    assert found.pairs == pytest.approx(5000, rel=0.15)
 
 
 def write(path: Path, lines: Iterable[str]) -> None:

@@ -3,6 +3,7 @@
 Each row is tested with every combination of what can be given for which it is the first that fits.
 """
 
+import dataclasses
 import math
 import re
 import shutil
@@ -25,7 +26,7 @@ from regard.presets import SMALL_PARSE
 from regard.recipe import Recipe
 from regard.run.averaging import average_run
 from regard.run.beginning import keep_beginning, refuse_another_recipe
-from regard.run.finetuning import keep_origin
+from regard.run.finetuning import keep_origin, open_origin
 from regard.start import MINUTES, Start, begin, decide
 from regard.text.tokenizer import Tokenizer, TokenizerKind
 
@@ -324,18 +325,43 @@ def test_of_a_share_of_the_text_there_are_more_passes(
     assert chosen[1].epochs == pytest.approx(4 * chosen[0].epochs, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "grows"),
+    [(10.0, 10.0, False), (10.0, 600.0, True), (10.0, 0.0, True), (0.0, 600.0, False)],
+)
 def test_a_run_that_has_a_share_of_its_text_says_so_when_it_gets_more_time(
-    made: Path, tmp_path: Path
+    before: float, after: float, grows: bool, made: Path, tmp_path: Path
 ) -> None:
     files, out, said = TrainingFiles(**paths(made)["text"]), tmp_path / "run", list[str]()  # type: ignore[arg-type]
-    recipe = TEXT.but(share=0.5, minutes=10.0)
+    recipe = TEXT.but(share=0.5, minutes=before)
     keep_beginning(out, *begin(Start(out, files, recipe=recipe)))
-    for minutes in (10.0, 600.0):
-        assert decide(Start(out, minutes=minutes), said.append).recipe.data.share == 0.5
-    assert said == [
-        "the time grows, but this run stays with the 50% of its text's pairs that were enough for "
-        "the time before: for much more time, begin a new run"
-    ]
+    assert decide(Start(out, minutes=after), said.append).recipe.data.share == 0.5
+    why = "the run gets more time, and its data stays 50% of its text, drawn at random (data.share)"
+    assert said == [f"{why}: for more of the text, begin a new run"] * grows
+
+
+def test_the_share_of_a_model_is_not_that_of_the_text_it_goes_on_with(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = TrainingFiles(**paths(made)["text"])  # type: ignore[arg-type]
+    model = open_origin(made / "text/model", tmp_path / "run")
+    model = dataclasses.replace(model, recipe=model.recipe.but(share=0.5))
+    monkeypatch.setattr(regard.start, "open_origin", lambda *_: model)
+    start = Start(tmp_path / "run", files, start_from=made / "text/model")
+    assert decide(start).recipe == model.recipe.but(share=1.0)
+
+
+def test_several_processes_take_the_whole_text(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only one process is timed, so the share of the text that they will see is not known."""
+    monkeypatch.setattr("regard.budget.choice.tokens_per_second", lambda *_: 1e-3)
+    large = ParallelText(4_500_000, 600_000_000, ((130, 140),) * 100)
+    monkeypatch.setattr(TrainingFiles, "measured", lambda *_: large)
+    start = Start(tmp_path / "run", TrainingFiles(**paths(made)["text"]))  # type: ignore[arg-type]
+    assert decide(start).recipe.data.share < 0.1
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert decide(start).recipe.data.share == 1
 
 
 def test_more_time_is_for_steps_and_not_for_more_checkpoints(

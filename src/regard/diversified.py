@@ -85,6 +85,7 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
     without --diversify or with --seeds, and if OUT/text has files before the first run begins.
     """
     _refuse_unfit(start)
+    start = replace(start, assignments=("data.share=1", *start.assignments))
     with locked(start.out / _LOCK, wait=False) as alone:
         if not alone:
             raise RegardError(f"{start.out}: another process is at work here: wait for it")
@@ -140,6 +141,8 @@ def _refuse_unfit(start: Start) -> None:
         raise RegardError("--diversify begins with one text: leave out --data, --from and --mix")
     if "training.minutes" in map(assigned_field, start.assignments):
         raise RegardError("--diversify divides the time: give --time, not --set training.minutes")
+    if "data.share" in map(assigned_field, start.assignments):
+        raise RegardError("--diversify uses the whole text: leave out --set data.share")
     if not start.files.can_be_prepared:
         raise RegardError(f"{start.out}: --diversify needs the text: give --source and --target")
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from regard.budget.text import ParallelText
 from regard.data.aligned import AlignedText, Progress
@@ -104,20 +105,20 @@ class TrainingFiles:
                 "parsing is learned from trees: give --trees, not --source and --target"
             )
 
-    def suited(self, tokenizer: Path | None = None) -> Recipe:
+    def suited(self, tokenizer: Path | None = None, share: float = 1.0) -> Recipe:
         """The default recipe for these files.
 
         For trees, this is the recipe "small-parse", unchanged. For text, it is the recipe "small"
         with a row length, a maximum length of sentences, a BLEU tokenizer and a vocabulary size
-        that suit the text. If `tokenizer` is given, the vocabulary size is the size of the
-        tokenizer, but at least 300 and at most 1,000,000. Raises the errors of `measured`.
+        that suit this share of the text. If `tokenizer` is given, the vocabulary size is the size
+        of the tokenizer, but at least 300 and at most 1,000,000. Raises the errors of `measured`.
         """
         if self.trees:
             return SMALL_PARSE
-        return self.measured(tokenizer).suited(SMALL)
+        return self.measured(tokenizer, share).suited(SMALL)
 
-    def measured(self, tokenizer: Path | None = None) -> ParallelText:
-        """Measure the text; raises the errors of `ParallelText.of` and `AlignedText.pairs`.
+    def measured(self, tokenizer: Path | None = None, share: float = 1.0) -> ParallelText:
+        """Measure this share of the text; raises the errors of `ParallelText.of`.
 
         The validation files are read, too: a file that cannot be read, or whose lines have no
         counterparts, is refused now and not after long work, and so are files without a pair.
@@ -129,7 +130,7 @@ class TrainingFiles:
                 "--valid-target",
                 self.valid_source[0],
             )
-        return ParallelText.of(self.source, self.target, tokenizer)
+        return ParallelText.of(self.source, self.target, tokenizer).drawn(share)
 
     def refuse_other_than(self, data: Path, run: Path) -> None:
         """Raise RegardError unless the data in `data` was prepared from exactly these files.
@@ -254,6 +255,16 @@ def _refuse_inside(files: TrainingFiles, out: Path) -> None:
             raise RegardError(f"{path}: is in {out}, which will be replaced: choose another --out")
 
 
+def assigned(assignments: Sequence[str], field: str) -> Any:
+    """The value that `assignments` give a field of a recipe, or the field's default.
+
+    `assignments` are strings "section.key=value", as for `Recipe.set`; raises its errors.
+    """
+    section, key = field.split(".")
+    recipe = Recipe().set(*(one for one in assignments if assigned_field(one) == field))
+    return getattr(getattr(recipe, section), key)
+
+
 def prepare_files(
     files: TrainingFiles,
     out: Path,
@@ -282,7 +293,8 @@ def prepare_files(
         raise RegardError(f"{out}: nothing to prepare: give --source and --target, or --trees")
     _refuse_inside(files, out)
     its = {} if tokenizer is None else {"tokenizer": dict(described(tokenizer, assignments))}
-    chosen = (named or files.suited(tokenizer)).merged(its)
+    share = assigned(assignments, "data.share")
+    chosen = (named or files.suited(tokenizer, share)).merged(its)
     if files.trees:
         chosen = chosen.but(output="trees")
     chosen = chosen.set(*assignments)

@@ -7,6 +7,7 @@ from pathlib import Path
 from regard.budget.choice import with_time
 from regard.data.pairs import recipe_of
 from regard.errors import RecipeError, RegardError
+from regard.inputs import assigned
 from regard.recipe import Recipe, assigned_field
 from regard.run.beginning import begun, is_of_members
 from regard.run.journal import read_journal
@@ -26,7 +27,7 @@ def members(start: Start, count: int) -> Iterator[Start]:
     """
     if "training.seed" in map(assigned_field, start.assignments):
         raise RecipeError("--seeds counts the seeds from 1: leave out --set training.seed")
-    if start.assigned("training.minutes").training.minutes:
+    if assigned(start.assignments, "training.minutes"):
         raise RecipeError("--seeds divides the time: give --time, not --set training.minutes")
     if begun(start.out) is not None and not is_of_members(start.out):
         raise RegardError(f"{start.out}: was begun without --seeds: choose another --out")
@@ -38,15 +39,15 @@ def members(start: Start, count: int) -> Iterator[Start]:
         start = replace(start, recipe=with_time(its, timed / count))
     minutes = timed and timed / count
     for seed in range(1, count + 1):
-        assigned = (*start.assignments, f"training.seed={seed}")
+        changes = (*start.assignments, f"training.seed={seed}")
         if seed == 1:
-            yield replace(start, out=first, assignments=assigned, minutes=minutes)
+            yield replace(start, out=first, assignments=changes, minutes=minutes)
             continue
         yield Start(
             start.out / f"seed-{seed}",
             data=start.data or first / "data",
             recipe=_untuned(first),
-            assignments=assigned,
+            assignments=changes,
             start_from=start.start_from,
             minutes=minutes,
         )
@@ -71,7 +72,8 @@ def _timed_origin(start: Start, first: Path) -> Recipe | None:
     its = None
     if start.start_from is not None:
         path = start.start_from / "recipe.toml"
-        its = Recipe.read(path) if path.exists() else None  # a missing model is refused later
+        if path.exists():  # a missing model is refused later
+            its = Recipe.read(path).but(share=1.0)
     elif start.data is not None:
         its = recipe_of(start.data)
     return its if its and its.training.minutes else None

@@ -72,6 +72,7 @@ Refused as well, before anything is written, are unfit files (`TrainingFiles.ref
     m  a new run with a --set tokenizer.* that differs from its --tokenizer
 """
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -82,17 +83,17 @@ import torch
 
 from regard.arithmetic.choose import refuse_arithmetic
 from regard.budget.choice import Choice, choose, with_time
-from regard.budget.text import ParallelText, remark_small_share
+from regard.budget.text import ParallelText
 from regard.data.aligned import Progress
-from regard.data.fitting import as_prepared, for_text, refuse_other_task
+from regard.data.fitting import as_prepared, for_text, refuse_other_task, remark_more_time
 from regard.data.layouts import refuse_without_room
 from regard.data.pairs import fields_of, recipe_of
 from regard.errors import RecipeError, RegardError
 from regard.files.whole import refuse_unwritable
-from regard.inputs import NO_FILES, TrainingFiles, described
+from regard.inputs import NO_FILES, TrainingFiles, assigned, described
 from regard.machine.devices import choose_device
 from regard.presets import SMALL_PARSE, recipe_named
-from regard.recipe import Recipe, assigned_field
+from regard.recipe import Recipe
 from regard.run.beginning import alone_in, begun
 from regard.run.finetuning import keep_origin, open_origin, refuse_other_model, refuse_other_origin
 from regard.run.model_directory import Model
@@ -137,10 +138,6 @@ class Start:
         given = self.recipe is None and not self.is_for_trees and self.files.can_be_prepared
         return new and given
 
-    def assigned(self, field: str) -> Recipe:
-        """The default recipe, with what --set gives this field, if it gives anything."""
-        return Recipe().set(*(one for one in self.assignments if assigned_field(one) == field))
-
     @property
     def limit(self) -> float | None:
         """The minutes of --time or, without it, of `recipe`, not of --set; None means no limit."""
@@ -171,8 +168,9 @@ def begin(
 
     `progress` is called while data is prepared, and `chose` if a recipe is chosen for the time.
     `remark` is called with a sentence if the recipe takes fields from the data, if many pairs are
-    left out, and if many are in the validation files, too. If `trains` is False, RUN/from.json is
-    not written. Raises the errors of `decide`, `alone_in`, `keep_origin`, `TrainingFiles.prepare`.
+    left out, if many are in the validation files, too, and if a run that has a share of its text
+    gets more time. If `trains` is False, RUN/from.json is not written. Raises the errors of
+    `decide`, of `alone_in`, of `keep_origin` and of `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose)
     if start.start_from is not None:
@@ -203,7 +201,7 @@ def decide(
         its = earlier.tokenizer if earlier else described(start.tokenizer, start.assignments)
     data, is_prepared = _data(start, earlier is not None)
     if earlier is None and model is not None:
-        earlier = model.recipe
+        earlier = model.recipe.but(share=1.0)  # the model's share is of another text
     recipe = _recipe(start, earlier, data if is_prepared else None, chose)
     if its is not None:
         recipe = recipe.merged({"tokenizer": dict(its)}).set(*start.assignments)
@@ -216,7 +214,7 @@ def decide(
         refuse_other_model(start.start_from, model, recipe, start.assignments)
     if is_prepared:
         recipe = _fitted(start, recipe, data, remark)
-        remark_small_share(begun(start.out), recipe, remark)
+    remark_more_time(begun(start.out), recipe, remark)
     return Decision(recipe, data, is_prepared)
 
 
@@ -226,7 +224,7 @@ def refuse_two_limits(start: Start) -> None:
     --set training.minutes=0 may be given with --time, because it sets no limit: the recipe is then
     chosen for --time, but the run does not end when this time is over.
     """
-    if start.minutes is not None and start.assigned("training.minutes").training.minutes:
+    if start.minutes is not None and assigned(start.assignments, "training.minutes"):
         raise RecipeError("--time (minutes) and training.minutes both limit the time: give one")
 
 
@@ -291,8 +289,8 @@ def _recipe(
         found = SMALL_PARSE
     else:
         refuse_unwritable(start.out)
-        share = start.assigned("data.share").data.share
-        text = start.files.measured(start.tokenizer).drawn(share)
+        share = assigned(start.assignments, "data.share")
+        text = start.files.measured(start.tokenizer, share)
         found = _for_the_time(start, text, chose)
     if start.is_for_trees:
         found = found.but(output="trees")
@@ -311,11 +309,13 @@ def _for_the_time(
     start: Start, text: ParallelText, chose: _Chose, made: Sequence[str] = ()
 ) -> Recipe:
     """The recipe expected to be best in the run's time; `made` are the prepared data's settings."""
-    minutes = start.assigned("training.minutes").training.minutes or start.minutes or MINUTES
+    minutes = assigned(start.assignments, "training.minutes") or start.minutes or MINUTES
     Recipe().but(minutes=minutes)  # refuse NaN or -1 at once: measuring the machine takes time
     its = ["training.minutes=0"] * (start.minutes == 0)
+    # Only one process is timed, so what several will see of the text is not known.
+    its += ["data.share=1"] * (int(os.environ.get("WORLD_SIZE", "1")) > 1)
     its += [f"tokenizer.vocabulary={text.vocabulary()}"] * start.whole_vocabulary
-    choice = choose(text, minutes, asked=(*made, *its, *start.assignments))
+    choice = choose(text, minutes, asked=(*its, *made, *start.assignments))
     chose(choice)
     return choice.recipe
 

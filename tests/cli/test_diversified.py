@@ -204,6 +204,7 @@ def test_a_text_that_no_run_wrote_stays(files: TrainingFiles, tmp_path: Path) ->
         (["--verify-resume", "2"], "--verify-resume"),
         (["--mix", "1"], "leave out --data, --from and --mix"),
         (["--from", "x"], "leave out --data, --from and --mix"),
+        (["--set", "data.share=0.5"], "uses the whole text: leave out --set data.share"),
         (["--task", "parse"], "is for translators"),
         (["--set", "training.minutes=9"], "give --time"),
     ],

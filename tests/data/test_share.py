@@ -57,8 +57,12 @@ def test_validation_files_are_not_drawn_from(corpus: Corpus) -> None:
 
 
 def test_pairs_that_are_not_drawn_are_not_called_left_out(corpus: Corpus) -> None:
-    corpus.write([*SOURCES, ""], [*TARGETS, "voll"])
-    assert list(corpus.prepare(HALF).remarks()) == []
+    corpus.write([*SOURCES, *[f"full {n}" for n in range(14)]], [*TARGETS, *[""] * 14])
+    report = corpus.prepare(HALF)
+    drawn = 115 - report.train.not_drawn
+    said = f"left out: {report.train.empty} of {drawn} pairs ({report.train.empty} empty); "
+    assert report.train.empty < 0.1 * 115  # it is a tenth of the pairs that are drawn
+    assert list(report.remarks()) == [f"{said}trained on: {report.train.kept}"]
 
 
 def test_a_share_too_small_for_any_pair_is_refused(corpus: Corpus) -> None:
@@ -66,7 +70,9 @@ def test_a_share_too_small_for_any_pair_is_refused(corpus: Corpus) -> None:
     said = f"{corpus.source}: data.share = 1e-09 draws none of its 101 pairs: set a larger one"
     assert corpus.refusal(RECIPE.but(share=1e-9), **files) == said
     assert corpus.refusal(RECIPE.but(share=1e-9)) == said
-    assert corpus.refusal(RECIPE.but(share=0.05)).startswith(f"{corpus.source}: has ")
+    said = f"{corpus.source}: has 101 pairs, of which data.share draws "
+    assert corpus.refusal(RECIPE.but(share=0.05)).startswith(said)
+    assert "not drawn" in corpus.refusal(HALF.but(max_length=2), **files)
 
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.01, float("nan")])
@@ -82,13 +88,15 @@ def test_a_parser_has_no_share() -> None:
 
 def test_files_that_are_mixed_keep_their_own_pairs(corpus: Corpus, tmp_path: Path) -> None:
     others = [tmp_path / "more.en", tmp_path / "more.de"]
-    for path, word in zip(others, ("\ufeffcat", "Katze"), strict=True):
+    for path, word in zip(others, ("cat", "Katze"), strict=True):
         path.write_text("".join(f"{word} {number}\n" for number in range(100)))
-    sources, targets = [corpus.source, others[0]], [corpus.target, others[1]]
+    empty = tmp_path / "empty"
+    empty.touch()
+    sources, targets = [corpus.source, empty, others[0]], [corpus.target, empty, others[1]]
     found = {}
     for share in (0.5, 1.0):
         recipe = HALF.but(share=share, held_out=1)
-        report = prepare_text(sources, targets, corpus.out, recipe, mix=[1, 3])
+        report = prepare_text(sources, targets, corpus.out, recipe, mix=[1, 2, 3])
         found[share] = Counter(corpus.prepared("train"))
         assert report.train.read == 201
     assert found[0.5] <= found[1.0]
@@ -96,10 +104,25 @@ def test_files_that_are_mixed_keep_their_own_pairs(corpus: Corpus, tmp_path: Pat
     assert {found[1.0][pair] for pair in found[0.5] if "cats" not in pair[0]} == {3}
 
 
+def test_lines_are_copied_as_they_are(corpus: Corpus) -> None:
+    """A first line may look like that of a PDF, but these are first lines only in copies."""
+    marks, ends = ("\ufeff", "%PDF-1.", "PK\x03\x04"), ("", "\r")
+    odd = [f"{mark}{number}{end}" for mark in marks for end in ends for number in range(20)]
+    corpus.write(["first", *odd], ["erste", *odd])
+    found = {}
+    for share in (0.04, 0.5, 1.0):
+        corpus.prepare(
+            RECIPE.but(share=share), valid_sources=[corpus.source], valid_targets=[corpus.target]
+        )
+        found[share] = set(corpus.prepared("train"))
+    assert found[0.04] < found[0.5] < found[1.0]
+
+
 def test_the_number_of_processes_changes_no_byte(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("regard.data.prepare.BYTES_PER_WORKER", 1)
+    monkeypatch.setattr("regard.data.aligned._BLOCK_PAIRS", 7)
     found = []
     for workers in (0, 3):
         corpus.prepare(HALF, workers=workers)

@@ -95,9 +95,8 @@ class Choice(NamedTuple):
     def _drawn(self) -> str:
         """Say which part of the pairs is used, if not all of them."""
         share = self.recipe.data.share
-        return f", so {100 * share:.2g}% of the pairs are drawn at random (data.share)" * (
-            share < 1
-        )
+        used = f"; {100 * share:.2g}% of the pairs are used, drawn at random (data.share)"
+        return used * (share < 1)
 
     def _cooldown(self) -> str:
         """Say over which part of the run the learning rate falls to 0, if over any."""
@@ -315,7 +314,8 @@ def _expected(
     target, _ = corpus.target_and_source(recipe)
     most = math.log(target)  # the loss if all tokens are equally likely
     perplexity = math.exp(min(most, loss * corpus.characters / corpus.tokens))
-    epochs = tokens / corpus.tokens
+    drawn = 1.0 if "data.share" in map(assigned_field, asked) else recipe.data.share
+    epochs = tokens / corpus.tokens / drawn  # if `asked` sets the share, `corpus` is that share
     return Choice(recipe, speed, steps, epochs, per_weight, loss, perplexity)
 
 

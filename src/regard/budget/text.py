@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -89,7 +89,7 @@ class ParallelText(NamedTuple):
 
     def drawn(self, share: float) -> "ParallelText":
         """The expected size of this share of the text, if its pairs are drawn at random."""
-        pairs, characters = max(1, round(share * self.pairs)), round(share * self.characters)
+        pairs, characters = round(share * self.pairs), round(share * self.characters)
         return self._replace(pairs=pairs, characters=characters)
 
     def enough(self, tokens: float) -> float:
@@ -153,26 +153,10 @@ class ParallelText(NamedTuple):
         return self.characters / self.characters_per_token() + max(self.pairs, 1)
 
 
-def remark_small_share(
-    before: Recipe | None, recipe: Recipe, remark: Callable[[str], object]
-) -> None:
-    """Call `remark` with a sentence if a run that has a share of its text gets more time.
-
-    `before` is the run's recipe until now; None for a new run. `recipe` is its recipe from now on.
-    """
-    if before is None or not before.training.minutes < recipe.training.minutes:
-        return
-    if (share := before.data.share) < 1:
-        remark(
-            f"the time grows, but this run stays with the {100 * share:.2g}% of its text's pairs "
-            "that were enough for the time before: for much more time, begin a new run"
-        )
-
-
 class _Counted:
     """Counts the different pairs of a text that may be trained on.
 
-    Only pairs whose target has a checksum that is a multiple of `_every` are kept. `_every` is 1 at
+    Only pairs whose checksum is a multiple of `_every` are kept. `_every` is 1 at
     first, and is doubled whenever more than COUNTED pairs are kept. The counts of the whole text
     are estimated as `_every` times the counts of the kept pairs.
     """
@@ -186,7 +170,7 @@ class _Counted:
         """The targets of the first SAMPLED pairs counted."""
         self._every = 1
         self._kept: dict[int, tuple[int, int]] = {}
-        """For the digest of each kept pair, the checksum and the length of its target."""
+        """For the digest of each kept pair: its checksum, and the length of its target."""
 
     def add(self, source: str, target: str) -> None:
         """Count a pair, unless `judge_text` or `_every` excludes it, or it was counted before.
@@ -195,7 +179,7 @@ class _Counted:
         """
         self.read[0] += len(source)
         self.read[1] += len(target)
-        checksum = crc32(target.encode())
+        checksum = crc32(target.encode(), crc32(source.encode()))
         if checksum % self._every or judge_text(source, target, RULES) is not Verdict.KEPT:
             return
         number = digest((source, target))

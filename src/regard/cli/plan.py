@@ -55,12 +55,15 @@ def print_budgets(start: "Start", minutes: float) -> None:
     prepared. The setting --set training.minutes is ignored.
     """
     from regard.budget.choice import for_several_times
+    from regard.inputs import assigned
     from regard.recipe import assigned_field
 
     start.files.refuse_unfit(start.task)
-    text = start.files.measured(start.tokenizer)
-    row = "{:>10} {:>7} {:>8} {:>8} {:>10} {:>9} {:>11} {:>9} {:>8} {:>11}"
-    names = "time layers d_model dropout smoothing cooldown vocabulary steps epochs perplexity"
+    text = start.files.measured(start.tokenizer, assigned(start.assignments, "data.share"))
+    row = "{:>10} {:>7} {:>8} {:>8} {:>10} {:>9} {:>11} {:>6} {:>9} {:>8} {:>11}"
+    names = (
+        "time layers d_model dropout smoothing cooldown vocabulary share steps epochs perplexity"
+    )
     typer.echo(row.format(*names.split()))
     asked = (one for one in start.assignments if assigned_field(one) != "training.minutes")
     for found in for_several_times(text, minutes, tuple(asked)):
@@ -74,6 +77,7 @@ def print_budgets(start: "Start", minutes: float) -> None:
                 recipe.training.label_smoothing,
                 recipe.training.cooldown,
                 f"{recipe.tokenizer.vocabulary:,}",
+                f"{100 * recipe.data.share:.2g}%",
                 f"{found.steps:,}",
                 f"{found.epochs:.3g}",
                 f"{found.perplexity:.3g}",

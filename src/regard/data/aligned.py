@@ -74,10 +74,10 @@ class AlignedText:
     """Source files and their target files; each file is read several times.
 
     `each` calls `listen` with the progress; `pairs` does not. `name` is the path by which messages
-    name the whole text, by default the first source file. If the text was drawn from another text,
-    `others` is the number of pairs that were not drawn. Raises DataError if the number of source
-    files differs from the number of target files, if a file cannot be read, or if a file, such as
-    a pipe, can be read only once.
+    name the whole text, by default the first source file. If the text was drawn from another text
+    (`drawing.draw`), `not_drawn` is the number of pairs of that text that were not drawn.
+    Raises DataError if the number of source files differs from the number of target files, if a
+    file cannot be read, or if a file, such as a pipe, can be read only once.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class AlignedText:
         targets: Sequence[Path],
         listen: Callable[[Progress], object] = lambda _: None,
         name: Path | None = None,
-        others: int = 0,
+        not_drawn: int = 0,
     ):
         if len(sources) != len(targets):
             raise DataError(
@@ -99,7 +99,7 @@ class AlignedText:
         """The size of all stored files, in bytes."""
         self.name = name or next(iter(sources), None)
         """The path that an error message about the whole text names."""
-        self.others = others
+        self.not_drawn = not_drawn
         self._listen = listen
         self._before = [identity(path) for paths in self.files for path in paths]
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain, groupby
-from operator import attrgetter
+from itertools import chain
 from pathlib import Path
 
 from regard.data.aligned import AlignedBlock, AlignedText, Progress
 from regard.data.pairs import SIDES
 from regard.data.repeats import digest
 from regard.errors import DataError
-from regard.files.lines import text_of_lines
 from regard.machine.workers import Workers
 from regard.recipe import Recipe
 
@@ -44,7 +41,7 @@ def draw(
             text.name,
         )
     sources, targets = ([both[i] for both in copies] for i in (0, 1))
-    return AlignedText(sources, targets, progress, name=text.name, others=read - drawn)
+    return AlignedText(sources, targets, progress, name=text.name, not_drawn=read - drawn)
 
 
 def _copy(
@@ -54,20 +51,14 @@ def _copy(
     for path in chain(*copies):
         path.touch()
     read = drawn = 0
-    for file, blocks in groupby(text.each("draw", job, workers), attrgetter("file")):
-        with ExitStack() as opened:
-            sides = [
-                opened.enter_context(path.open("w", encoding="utf-8", newline="\n"))
-                for path in copies[file]
-            ]
-            is_first = True
-            for found in blocks:
-                read, drawn = read + found.read, drawn + len(found.sources)
-                for side, lines in zip(sides, (found.sources, found.targets), strict=True):
-                    side.write(
-                        text_of_lines(lines) if is_first else "".join(f"{x}\n" for x in lines)
-                    )
-                is_first = is_first and not found.sources
+    for found in text.each("draw", job, workers):
+        read, drawn = read + found.read, drawn + len(found.sources)
+        for path, lines in zip(copies[found.file], (found.sources, found.targets), strict=True):
+            with path.open("a", encoding="utf-8", newline="\n") as file:
+                # A file may begin with a mark, which reading drops. A line may end with a carriage
+                # return, and reading drops one of two.
+                file.write("\ufeff" * (bool(lines) and file.tell() == 0))
+                file.writelines(f"{x}\r\n" if x.endswith("\r") else f"{x}\n" for x in lines)
     return read, drawn
 
 

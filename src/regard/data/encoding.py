@@ -1,4 +1,4 @@
-"""§5.1 The last of three readings of a corpus: judge, encode and write its pairs."""
+"""§5.1 The last reading of a corpus: judge, encode and write its pairs."""
 
 from __future__ import annotations
 
@@ -191,8 +191,8 @@ def encode(
             fates.update(block.fates)
             validated += block.validated
     counts = SplitCounts.of(fates, sources, targets)
-    read = counts.read + text.others
-    return replace(counts, read=read, validated=validated, not_drawn=text.others)
+    read = counts.read + text.not_drawn
+    return replace(counts, read=read, validated=validated, not_drawn=text.not_drawn)
 
 
 def encoded(pairs: Sequence[TextPair], tokenizer: AnyTokenizer) -> list[Ids]:

@@ -1,5 +1,6 @@
 """Fit a recipe to data that was prepared earlier."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -58,3 +59,19 @@ def as_prepared(
     if changed:
         remark(f"{data}: keeps the settings of its preparation ({'; '.join(map(str, changed))})")
     return decided
+
+
+def remark_more_time(
+    before: Recipe | None, recipe: Recipe, remark: Callable[[str], object]
+) -> None:
+    """Call `remark` with a sentence if a run gets more time, but has only a share of its text.
+
+    `before` is the run's recipe until now, or None for a new run; `recipe` is its recipe from now.
+    """
+    if before is None or recipe.data.share == 1:
+        return
+    if (before.training.minutes or math.inf) < (recipe.training.minutes or math.inf):
+        remark(
+            f"the run gets more time, and its data stays {100 * recipe.data.share:.2g}% of its "
+            "text, drawn at random (data.share): for more of the text, begin a new run"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def learn(
     """
     sampler = _Sampler(recipe, sampled(found, recipe), frozenset(found.held_out))
     with sample.open("wb") as file:
+        file.write(codecs.BOM_UTF8)  # so that no first line looks like that of another kind of file
         file.writelines(text.each("learn", sampler, workers))
     # If there are workers, a separate process learns the tokenizer. When that process ends, much
     # memory is free again. An interrupt kills that process, whereas the tokenizers library itself

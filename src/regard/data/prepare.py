@@ -3,7 +3,7 @@
 The lines of the aligned files are read several times, so that a corpus of any size needs only
 bounded memory (validation files are held in memory):
 
-    draw      only if data.share is below 1: drawn pairs are copied, and the rest reads the copy
+    draw      only if data.share is below 1: drawn pairs are copied; the other stages read the copy
     survey    every line is checked, so that a bad file is refused before any work is done
     learn     the tokenizer is learned from a random sample, unless a tokenizer is given
     encode    block by block, pairs are judged, encoded and appended to arrays on disk
@@ -233,11 +233,12 @@ def _refuse_nothing_left(
     ):
         if not counts.kept:
             fates = {verdict.value: getattr(counts, verdict.value) for verdict in Verdict}
+            fates |= {"not_drawn": counts.not_drawn}
             none = "the files are empty" if valid_text.files else "all too long"
             dropped = ", ".join(f"{n} {fate.replace('_', ' ')}" for fate, n in fates.items() if n)
             raise DataError(
                 f"no pair is left to {use} on ({counts.read} read: {dropped or none}): "
-                "give more text, or loosen data.max_length and data.max_ratio",
+                "give more text, raise data.share, or loosen data.max_length and data.max_ratio",
                 files[0][0],
             )
 
@@ -256,8 +257,8 @@ def complete(
     `inputs` are the files that the data was made from, by names such as "train.source".
     `silver_share` is the requested fraction of silver trees, which a parser made, among the
     training trees. `mix` has a number for each source file: how often an epoch has its pairs; empty
-    means once. `sample` is the fraction of the text from which the tokenizer was learned; None if
-    the tokenizer was given.
+    means once. `sample` is the fraction of the drawn text from which the tokenizer was learned;
+    None if the tokenizer was given.
     """
     files = FILES | {*tokenizer_files(folder)}
     manifest = {

@@ -1,4 +1,4 @@
-"""§5.1 The first of three readings of a corpus: check lines, count pairs, draw held-out pairs."""
+"""§5.1 Survey a corpus: check lines, count pairs, draw held-out pairs."""
 
 from __future__ import annotations
 
@@ -84,10 +84,11 @@ def survey(
     if len(drawn) < most:  # then all different pairs are drawn
         different = len(drawn)
     if hold_out and different < 10:
+        whole = count_of(pairs + text.not_drawn, "pair")
+        drawn_of = f", of which data.share draws {pairs:,}" * (text.not_drawn > 0)
         raise DataError(
-            f"has {count_of(pairs, 'pair')}, and {count_of(different, 'different one')} that can "
-            "be used, too few to hold out a tenth for validation: give at least ten, or "
-            "validation files",
+            f"has {whole}{drawn_of}, and {count_of(different, 'different one')} that can be used, "
+            "too few to hold out a tenth for validation: give at least ten, or validation files",
             text.name,
         )
     few = sorted(list(drawn)[: min(wanted, different // 10)], key=lambda pair: drawn[pair][1])

@@ -200,7 +200,7 @@ DATA = (
         "sentence pairs",
         theirs="all pairs of the text",
         ours="the same; `data.share` draws a part at random, and `--time` does so if the time is "
-        "too short for a quarter of the text",
+        "too short for a quarter of a text of more than 200,000 pairs",
         why="a run that ends before it has seen a text needs only a part of it to be prepared",
         tests=("tests/data/test_share.py", "tests/test_budget.py"),
         judge=as_row("data.share"),

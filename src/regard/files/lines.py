@@ -133,11 +133,13 @@ def text_of_lines(lines: Iterable[str]) -> str:
     """The text of a file that has these lines, with a line feed after each line.
 
     `read_lines` reads the same lines from this file, but drops a carriage return at the end of a
-    line. A byte order mark at the start of the first line is doubled, because `read_lines` drops
-    one byte order mark.
+    line. The file begins with a byte order mark, which `read_lines` drops, if the first line begins
+    with one, too, or like an archive or a PDF.
     """
     text = "".join(f"{line}\n" for line in lines)
-    return "\ufeff" * text.startswith("\ufeff") + text
+    first = text[:20].encode()
+    is_odd = text.startswith("\ufeff") or any(re.match(kind, first) for kind in _ARCHIVES.values())
+    return "\ufeff" * is_odd + text
 
 
 def refuse_standard_input_twice(*paths: str | Path) -> None:
