@@ -287,7 +287,7 @@ TRAINING = (
         "are near",
         why="a model for a special field may begin with the weights of a general model; with such "
         "an embedding, perplexity falls faster at first (experiments/budget), and `regard train "
-        "--time` takes it for its two smallest models",
+        "--time` takes it for its three smallest models",
         tests=("tests/run/test_finetuning.py", "tests/run/test_first_embedding.py"),
         judge=Judge(_first_weights, ("training.first_embedding",)),
     ),
