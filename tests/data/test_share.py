@@ -72,7 +72,9 @@ def test_a_share_too_small_for_any_pair_is_refused(corpus: Corpus) -> None:
     assert corpus.refusal(RECIPE.but(share=1e-9)) == said
     said = f"{corpus.source}: has 101 pairs, of which data.share draws "
     assert corpus.refusal(RECIPE.but(share=0.05)).startswith(said)
-    assert "not drawn" in corpus.refusal(HALF.but(max_length=2), **files)
+    assert "not drawn" in (few := corpus.refusal(HALF.but(max_length=2), **files))
+    assert "raise data.share" in few
+    assert "data.share" not in corpus.refusal(RECIPE.but(max_length=2), **files)
 
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.01, float("nan")])

@@ -156,9 +156,9 @@ class ParallelText(NamedTuple):
 class _Counted:
     """Counts the different pairs of a text that may be trained on.
 
-    Only pairs whose checksum is a multiple of `_every` are kept. `_every` is 1 at
-    first, and is doubled whenever more than COUNTED pairs are kept. The counts of the whole text
-    are estimated as `_every` times the counts of the kept pairs.
+    Only pairs whose checksum is a multiple of `_every` are kept. `_every` is 1 at first, and is
+    doubled whenever more than COUNTED pairs are kept. The counts of the whole text are estimated as
+    `_every` times the counts of the kept pairs.
     """
 
     def __init__(self) -> None:

@@ -55,8 +55,9 @@ def _copy(
         read, drawn = read + found.read, drawn + len(found.sources)
         for path, lines in zip(copies[found.file], (found.sources, found.targets), strict=True):
             with path.open("a", encoding="utf-8", newline="\n") as file:
-                # A file may begin with a mark, which reading drops. A line may end with a carriage
-                # return, and reading drops one of two.
+                # Reading drops a byte order mark at the beginning of a file. With this mark, no
+                # first line is taken for that of a PDF or an archive. Reading also drops a carriage
+                # return before a line feed, so a line that ends with one gets another.
                 file.write("\ufeff" * (bool(lines) and file.tell() == 0))
                 file.writelines(f"{x}\r\n" if x.endswith("\r") else f"{x}\n" for x in lines)
     return read, drawn

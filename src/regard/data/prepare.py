@@ -236,9 +236,10 @@ def _refuse_nothing_left(
             fates |= {"not_drawn": counts.not_drawn}
             none = "the files are empty" if valid_text.files else "all too long"
             dropped = ", ".join(f"{n} {fate.replace('_', ' ')}" for fate, n in fates.items() if n)
+            draw_more = "raise data.share, " * (counts.not_drawn > 0)
             raise DataError(
                 f"no pair is left to {use} on ({counts.read} read: {dropped or none}): "
-                "give more text, raise data.share, or loosen data.max_length and data.max_ratio",
+                f"give more text, {draw_more}or loosen data.max_length and data.max_ratio",
                 files[0][0],
             )
 
