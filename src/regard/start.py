@@ -72,7 +72,6 @@ Refused as well, before anything is written, are unfit files (`TrainingFiles.ref
     m  a new run with a --set tokenizer.* that differs from its --tokenizer
 """
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -91,6 +90,7 @@ from regard.data.pairs import fields_of, recipe_of
 from regard.errors import RecipeError, RegardError
 from regard.files.whole import refuse_unwritable
 from regard.inputs import NO_FILES, TrainingFiles, assigned, described
+from regard.machine.cores import started_together
 from regard.machine.devices import choose_device
 from regard.presets import SMALL_PARSE, recipe_named
 from regard.recipe import Recipe
@@ -313,7 +313,7 @@ def _for_the_time(
     Recipe().but(minutes=minutes)  # refuse NaN or -1 at once: measuring the machine takes time
     its = ["training.minutes=0"] * (start.minutes == 0)
     # Only one process is timed, so what several will see of the text is not known.
-    its += ["data.share=1"] * (int(os.environ.get("WORLD_SIZE", "1")) > 1)
+    its += ["data.share=1"] * (started_together() > 1)
     its += [f"tokenizer.vocabulary={text.vocabulary()}"] * start.whole_vocabulary
     choice = choose(text, minutes, asked=(*its, *made, *start.assignments))
     chose(choice)

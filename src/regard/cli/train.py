@@ -1,6 +1,5 @@
 """`regard train`: trains a model on text, trees or prepared data."""
 
-import os
 import time
 from contextlib import nullcontext
 from functools import partial
@@ -24,6 +23,7 @@ from regard.cli.options import (
     with_groups,
 )
 from regard.errors import RegardError
+from regard.machine.cores import started_together
 
 if TYPE_CHECKING:
     from regard.machine.processes import Processes
@@ -180,7 +180,7 @@ def _refuse_several(seeds: int | None, plan: bool, verify_resume: int | None) ->
             "--diversify trains three different models: leave out --seeds, --plan and "
             "--verify-resume"
         )
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if started_together() > 1:
         raise RegardError("--diversify works in one process: start it without torchrun")
 
 

@@ -1,6 +1,5 @@
 """`regard translate`: translates lines in order, to standard output, or to a file in blocks."""
 
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from regard.cli.options import (
     window_option,
 )
 from regard.errors import RecipeError
+from regard.machine.cores import started_together
 
 if TYPE_CHECKING:
     from regard.cli.translating import SentenceLines
@@ -192,7 +192,7 @@ def _refuse_unfit(out: Path | None, long: str, n_best: int, paragraphs: str | No
         raise RecipeError("--paragraphs writes one translation of a line: leave out --n-best")
     if long not in ("split", "refuse"):
         raise RecipeError(f"--long {long}: it is split or refuse")
-    if out is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if out is None and started_together() > 1:
         raise RecipeError("several processes cannot share standard output: give --out")
 
 

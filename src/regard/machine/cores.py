@@ -1,4 +1,4 @@
-"""How many processor cores this process may use."""
+"""How many processor cores this process may use, and how many processes work together."""
 
 import math
 import os
@@ -19,6 +19,14 @@ def usable_cores() -> int:
     else:
         cores = os.cpu_count() or 1
     return math.ceil(min(cores, _share()))
+
+
+def started_together() -> int:
+    """The number of processes that torchrun started together with this one, this one included.
+
+    Without torchrun, this is 1.
+    """
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _share() -> float:

@@ -28,6 +28,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from regard.errors import RegardError, TrainingError, printable
+from regard.machine.cores import started_together
 
 _Value = TypeVar("_Value")
 
@@ -250,7 +251,7 @@ def together() -> Iterator[Processes]:
     One of the processes prints the error. Raises TrainingError if the processes cannot connect to
     each other.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if started_together() == 1:
         yield ALONE
         return
     processes = _met()
