@@ -22,7 +22,8 @@ def test_a_precision_suits_the_machine(
 ) -> None:
     monkeypatch.setattr(precision, "choose_device", lambda: torch.device("cpu"))
     monkeypatch.setattr(choose, "can_pack", lambda dtype: True)
-    monkeypatch.setattr(choose, "has_vnni", lambda: int8)
+    monkeypatch.setattr(choose, "has_avx2", lambda: True)
+    monkeypatch.setattr(choose, "largest_weight", lambda: 64 if int8 else 0)
     monkeypatch.setattr(choose, "has_bf16", lambda device: bf16)
     assert (settled("auto"), settled("fastest")) == (auto, fastest)
     assert [settled(asked) for asked in ("fp32", "bf16", "int8")] == ["fp32", "bf16", "int8"]

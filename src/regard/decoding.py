@@ -47,10 +47,10 @@ loops (`arithmetic.one_core`), which load in 0.25 s. Loops are used only if `exa
 round differently from PyTorch, so the last bits of a sentence's results depend on the length of the
 whole text."""
 FEW_FROM = 4096
-"""Once this many source tokens have been decoded, batches of few rows are decoded by the compiled
-loops of `arithmetic.few_rows.FewRows`, but only if `exact` is False. These loops take 0.3 s to
-load and, the first time on a machine, 15 to 45 s to compile. A server uses the loops from the
-start."""
+"""Once this many source tokens have been decoded, or if a text has at least LOOPS_FROM, batches of
+few rows are decoded by the compiled loops of `arithmetic.few_rows.FewRows`, but only if `exact` is
+False. These loops take 0.3 s to load and, the first time on a machine, 15 to 45 s to compile. A
+server uses the loops from the start."""
 FEW_TOKENS = 512
 """A batch for `FewRows` has at most this many source tokens; fewer if the beam is above 4. A longer
 sentence is a batch of its own."""
@@ -192,7 +192,8 @@ class Decoding:
         batches = self._batches(sources, limits.tokens, FEW_TOKENS, torch.get_num_threads())
         rows = max(map(len, batches), default=0) * self.recipe.beam
         outputs = (member.output_matrix.weight.numel() for member in self.model.members)
-        if self._tokens >= FEW_FROM and rows * max(outputs) <= limits.products:
+        pays = self._tokens >= FEW_FROM or sum(map(len, sources)) >= LOOPS_FROM
+        if pays and rows * max(outputs) <= limits.products:
             self.prepare_few_rows()
         few = self._few_rows or []
         fits = all(rows * one.weight_count <= limits.products for one in few)

@@ -22,7 +22,7 @@ def settled(precision: str) -> str:
     """`precision` itself or, for "auto" and "fastest", the precision that suits this machine.
 
     "auto" is bf16 if the device multiplies faster in bf16, else fp32; "fastest" is int8 if the
-    device is an x86 CPU with VNNI, else as "auto". Raises RecipeError for an unknown precision and,
+    device is an x86 CPU with AVX2, else as "auto". Raises RecipeError for an unknown precision and,
     for "auto" and "fastest", the errors of `choose_device`.
     """
     if precision not in ("fp32", "bf16", "int8", "auto", "fastest"):

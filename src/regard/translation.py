@@ -62,7 +62,7 @@ def load(
 
     `precision` is "fp32", "bf16", "int8" (weights and states are rounded to 8 bits), "auto" (bf16
     if the device multiplies faster in bf16, else fp32) or "fastest" (int8 on an x86 processor with
-    VNNI, else as "auto"). Raises RecipeError for any other precision, and for int8 on a device that
+    AVX2, else as "auto"). Raises RecipeError for any other precision, and for int8 on a device that
     is not an x86 processor; TrainingError as `choose_device` does; MissingExtra as `open_model`.
 
     If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever

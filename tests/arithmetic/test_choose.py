@@ -25,7 +25,7 @@ from regard.arithmetic.int8 import Int8Products
 from regard.arithmetic.layouts import Int8Linear, Joined, LaidOut, PackedLinear, largest_weight
 from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.products import OneDnnProducts, Products
-from regard.equations import Arithmetic
+from regard.equations import Arithmetic, FewRowsLimits
 from regard.errors import RecipeError
 from regard.recipe import Recipe, TrainingRecipe
 from regard.transformer import Transformer
@@ -246,6 +246,28 @@ def test_decoding_in_int8_keeps_fp32_where_bf16_is_slow(monkeypatch: pytest.Monk
     skip_without(INT8)
     monkeypatch.setattr(choose, "has_bf16", lambda device: False)
     assert choose.for_decoding(small_model(), CPU, "int8", False).keep_in == FP32
+
+
+@pytest.mark.parametrize(
+    ("precision", "avx2", "vnni", "limits"),
+    [
+        ("int8", True, True, choose.FEW_ROWS_BY_VNNI),
+        ("int8", True, False, choose.FEW_ROWS_BY_AVX2),
+        ("int8", False, False, choose.FEW_ROWS),
+        ("fp32", True, True, choose.FEW_ROWS),
+    ],
+)
+def test_the_limits_of_few_rows_suit_the_processor(
+    precision: str,
+    avx2: bool,
+    vnni: bool,
+    limits: FewRowsLimits,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    skip_without(ONEDNN, *([INT8] if precision == "int8" else []))
+    monkeypatch.setattr(choose, "has_avx2", lambda: avx2)
+    monkeypatch.setattr(choose, "has_vnni", lambda: vnni)
+    assert choose.for_decoding(small_model(), CPU, precision, False).few_rows_limits == limits
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """The products of `FewRows`, with weights of each type, compared with products in fp64."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import hypothesis.strategies as st
@@ -7,20 +10,24 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 
+from arithmetic.cases import INT8, skip_without
+
 pytest.importorskip("numba")
-from regard.arithmetic.loops import vnni
+from regard.arithmetic.layouts import largest_weight
+from regard.arithmetic.loops import integers
 from regard.arithmetic.loops.few_rows import project
 
 SIZES = st.integers(1, 70)
-WITH_VNNI = pytest.mark.skipif(vnni.ROUNDED == "int8", reason="this processor has no VNNI")
-KINDS = ["float32", "uint16", "int8", pytest.param("int32", marks=WITH_VNNI)]
+PACKING = pytest.mark.skipif(integers.ROUNDED == "int8", reason="this processor has no AVX2")
+KINDS = ["float32", "uint16", "int8", pytest.param("int32", marks=PACKING)]
 
 
 def weights_of(kind: str, weight: Any) -> tuple[Any, Any]:
     """The array of a matrix for a loop, and the matrix itself in fp64."""
     if kind in ("int8", "int32"):
-        rounded = np.clip(np.round(weight * 60), -127, 127).astype(np.int8)
-        array = vnni.pack(rounded) if kind == "int32" else rounded.ravel()
+        most = largest_weight() if kind == "int32" else 127
+        rounded = np.clip(np.round(weight * 60), -most, most).astype(np.int8)
+        array = integers.pack(rounded) if kind == "int32" else rounded.ravel()
         return array, rounded.astype(np.float64)
     if kind == "uint16":
         bits = weight.view(np.uint32) >> 16
@@ -55,11 +62,37 @@ def rounding_unit(x: Any) -> Any:
     return np.abs(x.astype(np.float64)).max(1, keepdims=True) / 127 + 1e-30
 
 
-@WITH_VNNI
+@PACKING
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_sums_of_the_largest_integers_are_exact(sign: int) -> None:
     """States of 8 bits are multiplied as unsigned integers, up to 255."""
-    x, weight = np.ones((1, 8192), np.float32), np.full((8192, 1), sign * 127, np.int8)
+    x, weight = np.ones((1, 8192), np.float32), np.full((8192, 1), sign * largest_weight(), np.int8)
     out = np.empty((1, 1, 1), np.float32)
-    project("int32")(x, vnni.pack(weight), np.float32([1, 0]), out)
-    assert out.item() == sign * 8192 * 127
+    project("int32")(x, integers.pack(weight), np.float32([1, 0]), out)
+    assert out.item() == sign * 8192 * largest_weight()
+
+
+BY_AVX2 = """
+import numpy as np
+from regard.arithmetic.layouts import largest_weight
+from regard.arithmetic.loops.integers import ROUNDED, multiply, pack
+
+assert (ROUNDED, largest_weight()) == ("int32", 64)
+draw = np.random.default_rng(0)
+x = draw.integers(1, 256, (8, 40), np.uint8)
+x[0], x[1] = 255, 1
+weight = draw.integers(-64, 65, (40, 21), np.int8)
+weight[:, 0], weight[:, 1] = 64, -64
+ones, zeros, y = np.ones(21, np.float32), np.zeros(21, np.float32), np.empty((8, 21), np.float32)
+multiply(x, pack(weight), np.ones(8, np.float32), ones, zeros, y)
+assert (y == (x.astype(int) - 128) @ weight).all()
+"""
+
+
+@PACKING
+def test_sums_are_exact_on_a_processor_with_avx2_only() -> None:
+    """Numba and oneDNN are told that this processor has AVX2, but nothing newer."""
+    skip_without(INT8)
+    numba = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+fma"}
+    environment = os.environ | numba | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    subprocess.run([sys.executable, "-c", BY_AVX2], env=environment, check=True)

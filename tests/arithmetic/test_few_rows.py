@@ -261,6 +261,11 @@ def test_the_modules_decode_until_loops_pay_and_where_rows_are_many(
     translator.translate(LINES[:3])
     assert steps
     steps.clear()
+    with monkeypatch.context() as context:
+        context.setattr(regard.decoding, "LOOPS_FROM", 5)  # now the first text is a long one
+        load(directory, exact=False).translate(LINES[:3])
+    assert steps
+    steps.clear()
     monkeypatch.setattr(choose, "FEW_ROWS", FewRowsLimits(tokens=512, products=1))
     translator = load(directory, exact=False)
     for _ in range(2):

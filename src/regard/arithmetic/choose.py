@@ -48,7 +48,7 @@ from regard.attention import MultiHeadAttention
 from regard.equations import Arithmetic, Computing, FewRowsLimits
 from regard.errors import RecipeError
 from regard.layers import AddNorm, Embedding, FeedForward
-from regard.machine.devices import has_bf16
+from regard.machine.devices import has_avx2, has_bf16
 from regard.machine.memory import all_bytes
 from regard.machine.streams import Streams
 from regard.neighbourhood import RestrictedAttention
@@ -60,15 +60,15 @@ COMPILED_ATTENTION: Literal["flex", "efficient", "cudnn"] = "flex"
 LARGE = 4 * 10**9
 """A batch is large if its number of positions (source, target and padding) times the model's number
 of weights is at least `LARGE`: two cores compute such a batch in about 0.1 s or more. In smaller
-batches, two halves would often wait for each other, as only one thread at a time runs Python."""
+batches, two halves would often wait for each other, as one thread at a time runs Python."""
 LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
 """Classes of modules that `FewRows` can compute; `SmoothFeedForward` only with SiLU ("swish")."""
 FEW_ROWS = FewRowsLimits(tokens=512, products=2 * 10**8)
 """Limits for `FewRows`, measured on two cores. `FewRows` decodes a batch on one core. If a step has
 more multiplications than `products`, the model's modules decode all batches, on all cores."""
-FEW_ROWS_BY_VNNI = FewRowsLimits(tokens=64, products=4 * 10**9)
-"""The limits for `FewRows` with 8-bit weights on an x86 processor with VNNI. Batches may be small:
-Python runs only once in eight steps, so threads rarely wait for each other."""
+FEW_ROWS_BY_VNNI, FEW_ROWS_BY_AVX2 = FewRowsLimits(64, 4 * 10**9), FewRowsLimits(64, 10**10)
+"""The limits with 8-bit weights on x86 processors with VNNI, and with AVX2 only. Batches may be
+small: Python runs only once in eight steps, so threads rarely wait."""
 MANY_WEIGHTS = 2**22
 """On a CPU in bf16, if `training.arithmetic` is "auto", a compiled loop computes Adam's updates of
 models with at least this many weights. For them, the loop is faster than PyTorch's Adam."""
@@ -206,7 +206,8 @@ def for_decoding(
 
 
 def _few_rows_limits(precision: str) -> FewRowsLimits:
-    return FEW_ROWS_BY_VNNI if precision == "int8" and has_vnni() else FEW_ROWS
+    rounded = precision == "int8" and has_avx2()
+    return FEW_ROWS if not rounded else FEW_ROWS_BY_VNNI if has_vnni() else FEW_ROWS_BY_AVX2
 
 
 def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
@@ -300,9 +301,9 @@ def usual_precision(device: torch.device) -> str:
 
 
 def fastest_precision(device: torch.device) -> str:
-    """The fastest precision of decoding: int8 on an x86 CPU with VNNI, else `usual_precision`."""
-    int8 = device.type == "cpu" and can_pack(torch.float32) and has_vnni()
-    return "int8" if int8 else usual_precision(device)
+    """The fastest precision of decoding: int8 on an x86 CPU with AVX2, else `usual_precision`."""
+    x86 = device.type == "cpu" and has_avx2() and can_pack(torch.float32)
+    return "int8" if x86 and largest_weight() else usual_precision(device)
 
 
 def refuse_int8(device: torch.device) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from regard.arithmetic.layouts import Int8Linear, LaidOut
 from regard.arithmetic.loops import few_rows as loops
-from regard.arithmetic.loops import vnni
+from regard.arithmetic.loops import integers
 from regard.arithmetic.one_core import OneCoreInference, array, arrays
 from regard.granules import ONE_STEP, Granule, StepRules, Value
 from regard.hypotheses import Hypotheses
@@ -86,8 +86,8 @@ class FewRows:
 
     This object has a copy of the model's weights in another layout. In int8, the weights are
     rounded to 8 bits. The loops also round the inputs of linear layers, but only if the processor
-    has VNNI (`loops.vnni`); the model's own modules always round these inputs. The layers of
-    `model` must be as in the paper, except that their activation may be "swish";
+    has VNNI or AVX2 (`loops.integers`); the model's own modules always round these inputs. The
+    layers of `model` must be as in the paper, except that their activation may be "swish";
     `model.by.products` must be a `LaidOut`.
     """
 
@@ -209,7 +209,7 @@ def compile_loops() -> None:
     Later commands load the loops from a cache.
     """
     import_module("regard.arithmetic.loops.steps")
-    for weights in "float32", "uint16", vnni.ROUNDED:
+    for weights in "float32", "uint16", integers.ROUNDED:
         for loop in loops.encode_layers, loops.decode_layers, loops.project:
             loop(weights)
 
@@ -275,8 +275,8 @@ def _in_order(
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """Two flat arrays: one of all matrices; one of all scales, biases and parameters of LayerNorms.
 
-    Each matrix is [inputs, outputs], or is arranged by `vnni.pack` if it has 8-bit weights and the
-    processor has VNNI.
+    Each matrix is [inputs, outputs], or is arranged by `integers.pack` if it has 8-bit weights and
+    the processor has VNNI or AVX2.
     """
     weights, numbers = list[NDArray[Any]](), list[Tensor]()
     for part in parts:
@@ -284,7 +284,7 @@ def _in_order(
             numbers += [part.weight.detach(), part.bias.detach()]
         else:
             weight, scale, bias = products.dense(part)
-            packs = weight.dtype == torch.int8 and vnni.ROUNDED == "int32"
-            weights.append(vnni.pack(array(weight)) if packs else array(weight.flatten()))
+            packs = weight.dtype == torch.int8 and integers.ROUNDED == "int32"
+            weights.append(integers.pack(array(weight)) if packs else array(weight.flatten()))
             numbers += [scale, bias]
     return np.concatenate(weights), array(torch.cat([each.float() for each in numbers]))

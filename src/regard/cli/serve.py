@@ -123,7 +123,7 @@ def serve(
 
     /v1/translate also gives scores, attention and unfinished translations. By default, the server
     computes in the precision that is fastest on this machine: in 8 bits on an x86 processor with
-    VNNI. With `--precision fp32`, a sentence has the same translation to the last bit in any batch.
+    AVX2. With `--precision fp32`, a sentence has the same translation to the last bit in any batch.
 
     Each request is logged as a line of JSON on standard error, without its text. After SIGTERM or
     Ctrl-C, accepted requests are finished before the server ends.

@@ -17,8 +17,9 @@ from regard.machine.cores import usable_cores
 from regard.machine.memory import all_bytes
 
 GRAPHS = threading.Lock()
-"""A thread holds this lock while it records a CUDA graph, or releases memory. PyTorch releases no
-memory while any thread records, and its random number generator serves one recording at a time."""
+"""A thread holds this lock while it releases memory, or records a CUDA graph for decoding. PyTorch
+cannot release memory while a thread records, and its random number generator serves one recording
+at a time. Compiled training steps record their graphs without this lock."""
 _SHORT = (
     "DefaultCPUAllocator",
     "CUDA error: out of memory",
@@ -66,6 +67,11 @@ def _refuse_too_old(number: int) -> None:
             f"capability is {major}.{minor}, and {least} is needed: install PyTorch for an earlier "
             'CUDA, or set CUDA_VISIBLE_DEVICES="" to compute on the CPU'
         )
+
+
+def has_avx2() -> bool:
+    """Whether this is an x86 processor with vector instructions for integers (AVX2 or later)."""
+    return torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
 
 
 def has_bf16(device: torch.device) -> bool:

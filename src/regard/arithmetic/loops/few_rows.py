@@ -2,7 +2,7 @@
 
 With few positions, most of a step's time passes between PyTorch's operations, so one call of a loop
 computes all layers. The array `weights` has all matrices W, one after another, each stored as W^T,
-[inputs, outputs], or as `vnni.pack` arranges it. The array `numbers` has all scales, biases and
+[inputs, outputs], or as `integers.pack` arranges it. The array `numbers` has all scales, biases and
 parameters of LayerNorms. The elements of both arrays are in the order in which the layers use them;
 `regard.arithmetic.few_rows` makes the arrays. Weights are in fp32, in bf16, or in integers of 8
 bits. Each output of a matrix is multiplied by a scale, which is 1 unless the weights are integers.
@@ -21,7 +21,7 @@ from regard.arithmetic.loops.numbers import (
     read,
     within,
 )
-from regard.arithmetic.loops.products import product
+from regard.arithmetic.loops.products import apply_layer
 
 RELU, SWISH = 0, 1
 """The numbers by which loops distinguish the activation functions."""
@@ -118,13 +118,8 @@ def _layer(
     Returns the result, [rows, outputs], and the rest of `weights` and of `numbers`, for the next
     layer.
     """
-    sums, of_rows, size = product(x, weights, outputs)
-    scale, bias = numbers[:outputs], numbers[outputs : 2 * outputs]
     y = np.empty((len(x), outputs), np.float32)
-    for r in range(len(x)):
-        row, of_row, factor = y[r], sums[r], of_rows[r]
-        for j in range(outputs):
-            row[j] = f32(of_row[j]) * scale[j] * factor + bias[j]
+    size = apply_layer(x, weights, numbers, y)
     return y, weights[size:], numbers[2 * outputs :]
 
 
@@ -175,9 +170,8 @@ def project(x: Numbers, weights: Numbers, numbers: Numbers, out: Numbers) -> Non
     All matrices have the same number of outputs.
     """
     for i in range(len(out)):
-        y, weights, numbers = _layer(x, out.shape[2], weights, numbers)
-        for r in range(len(x)):
-            _copy(y[r], out[i, r])
+        size = apply_layer(x, weights, numbers, out[i])
+        weights, numbers = weights[size:], numbers[2 * out.shape[2] :]
 
 
 @loop_for("void(int64[::1], {n}[:, ::1], float32, float32[::1], float32[:, ::1])")

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 from numba.core import types
 from numba.extending import overload
+from numpy import float32 as f32
 
 from regard.arithmetic.loops.int8 import round_unsigned_rows
+from regard.arithmetic.loops.integers import multiply, packed_size
 from regard.arithmetic.loops.numbers import Numbers, read, within
-from regard.arithmetic.loops.vnni import multiply, packed_size
 
 
 @within
@@ -54,50 +55,42 @@ def _one_row(x: Numbers, matrix: Numbers, y: Numbers) -> None:
 
 
 @within
-def _sums(x: Numbers, matrix: Numbers) -> Numbers:
-    """x W^T, [rows, outputs]; `matrix` is W^T."""
-    y = np.zeros((len(x), matrix.shape[1]), np.float32)
+def _add_products(x: Numbers, matrix: Numbers, y: Numbers) -> None:
+    """Add x W^T to y, [rows, outputs]; `matrix` is W^T."""
     fours = len(x) - len(x) % 4
     for r in range(0, fours, 4):
         _four_rows(x[r : r + 4], matrix, y[r : r + 4])
     for r in range(fours, len(x)):
         _one_row(x[r], matrix, y[r])
-    return y
 
 
-@within
-def _rounded_sums(x: Numbers, weights: Numbers, scale: Numbers, outputs: int) -> Numbers:
-    """x W^T, with x rounded to 8 bits; W is the first packed matrix of `weights`.
+def apply_layer(x: Any, weights: Any, numbers: Any, y: Any) -> Any:
+    """Write (x W^T) * scale + b to y, [rows, outputs]; return the number of elements of W.
 
-    Before rounding, each row of x is divided by a scale, which is written to `scale`. The result is
-    not multiplied by the scales. It is [rows or more, outputs or more]: the caller ignores the
-    extra rows and columns.
-    """
-    rounded = np.zeros(((len(x) + 3) // 4 * 4, (x.shape[1] + 3) // 4 * 4), np.uint8)
-    round_unsigned_rows(x, rounded, scale)
-    return multiply(rounded, weights, outputs)
-
-
-def product(x: Any, weights: Any, outputs: Any) -> Any:
-    """Multiply x by W^T, where W is the first matrix of `weights`.
-
-    Returns the product, [rows or more, outputs or more], whose extra rows and columns the caller
-    ignores; a number for each row, by which the caller must still multiply this row of the product;
-    and the number of elements that W takes in `weights`. Only compiled functions can call
-    `product`; the call goes to the function that `_for_weights` returns.
+    W is the first matrix in `weights`. `numbers` begins with the scale and b, both [outputs]. If W
+    is arranged by `integers.pack`, each row of x is rounded to 8 bits. Only compiled functions can
+    call `apply_layer`; the call goes to the function that `_for_weights` returns.
     """
 
 
-@overload(product)
-def _for_weights(x: Any, weights: Any, outputs: Any) -> Any:
-    def rounded(x: Any, weights: Any, outputs: Any) -> Any:
-        scale = np.empty(len(x), np.float32)
-        y = _rounded_sums(x, weights, scale, outputs)
-        return y, scale, packed_size(x.shape[1], outputs)
+@overload(apply_layer)
+def _for_weights(x: Any, weights: Any, numbers: Any, y: Any) -> Any:
+    def rounded(x: Any, weights: Any, numbers: Any, y: Any) -> Any:
+        outputs, units = y.shape[1], np.empty(len(x), np.float32)
+        states = np.zeros(((len(x) + 3) // 4 * 4, (x.shape[1] + 3) // 4 * 4), np.uint8)
+        round_unsigned_rows(x, states, units)
+        multiply(states, weights, units, numbers[:outputs], numbers[outputs : 2 * outputs], y)
+        return packed_size(x.shape[1], outputs)
 
-    def usual(x: Any, weights: Any, outputs: Any) -> Any:
-        size = x.shape[1] * outputs
-        y = _sums(x, weights[:size].reshape(x.shape[1], outputs))
-        return y, np.ones(len(x), np.float32), size
+    def usual(x: Any, weights: Any, numbers: Any, y: Any) -> Any:
+        outputs = y.shape[1]
+        size, scale, bias = x.shape[1] * outputs, numbers[:outputs], numbers[outputs : 2 * outputs]
+        y[:] = f32(0)
+        _add_products(x, weights[:size].reshape(x.shape[1], outputs), y)
+        for r in range(len(y)):
+            row = y[r]
+            for j in range(outputs):
+                row[j] = row[j] * scale[j] + bias[j]
+        return size
 
     return rounded if weights.dtype == types.int32 else usual

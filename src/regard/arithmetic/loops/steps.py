@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from regard.arithmetic.loops.few_rows import decode_layers, embed, project
+from regard.arithmetic.loops.integers import ROUNDED
 from regard.arithmetic.loops.numbers import Numbers, loop_for, within
 from regard.arithmetic.loops.search import (
     HYPOTHESES,
@@ -15,7 +16,6 @@ from regard.arithmetic.loops.search import (
     copy_hypothesis,
     rank_continuations,
 )
-from regard.arithmetic.loops.vnni import ROUNDED
 
 _decode_layers, _project = decode_layers(ROUNDED), project(ROUNDED)
 

@@ -1,9 +1,10 @@
-"""Functions by which compiled loops multiply 8-bit integers with the VNNI instruction of x86.
+"""Functions by which compiled loops multiply 8-bit integers with vector instructions of x86.
 
-The instruction updates a vector of sums in int32: to each sum, it adds four products of an unsigned
-and a signed 8-bit integer. Numba lacks this instruction, so this module defines a type for a vector
-of sums, and functions that loops call to use the instruction. On a processor without the
-instruction, `products` multiplies 8-bit weights in fp32.
+The VNNI instruction updates a vector of sums in int32: to each sum, it adds four products of an
+unsigned and a signed 8-bit integer. Processors with AVX2 but without VNNI need three instructions
+for this. Numba lacks these instructions, so this module defines a type for a vector of sums, and
+functions that loops call to use the instructions. On processors with neither, `products` multiplies
+8-bit weights in fp32.
 """
 
 from collections.abc import Callable
@@ -15,15 +16,20 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.registry import cpu_target
 from numba.extending import models, register_model
+from numpy import float32 as f32
 from numpy.typing import NDArray
 
+from regard.arithmetic.layouts import largest_weight
 from regard.arithmetic.loops.numbers import Numbers, within
 
 _FEATURES = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
 """The features that Numba knows, each after a "+" if the processor has it, else after a "-"."""
 _HAS = {"+avx512vnni": 16, "+avxvnni": 8}
-_LANES = next((lanes for feature, lanes in _HAS.items() if feature in _FEATURES), 0)
-"""The number of sums in a vector; 0 for a processor without the instruction."""
+_BY_VNNI = next((lanes for feature, lanes in _HAS.items() if feature in _FEATURES), 0)
+# AVX2 adds pairs of products in signed 16 bits, which can hold 2 x 255 x 64 and not 2 x 255 x 127.
+_BY_AVX2 = 8 if not _BY_VNNI and "+avx2" in _FEATURES and largest_weight() <= 64 else 0
+_LANES = _BY_VNNI or _BY_AVX2
+"""The number of sums in a vector; 0 for a processor without the instructions."""
 ROUNDED = "int32" if _LANES else "int8"
 """The element type of matrices of 8-bit weights: "int32" if `pack` arranges them, else "int8"."""
 _BLOCK = 2 * _LANES
@@ -34,6 +40,8 @@ _ROWS = 4
 _intrinsic: Callable[..., Any] = numba.extending.intrinsic
 _INT = ir.IntType(32)
 _VECTOR = ir.VectorType(_INT, _LANES or 1)
+_SHORTS = ir.VectorType(ir.IntType(16), 2 * _LANES or 1)
+_BYTES = ir.VectorType(ir.IntType(8), 4 * _LANES or 1)
 
 
 def pack(weight: NDArray[np.int8]) -> NDArray[np.int32]:
@@ -61,27 +69,33 @@ def packed_size(inputs: int, outputs: int) -> int:
 
 
 @within
-def multiply(x: Numbers, weights: Numbers, outputs: int) -> Numbers:
-    """Multiply states s by weights W, both of 8 bits; return s W^T in int32, which is exact.
+def multiply(
+    x: Numbers, weights: Numbers, factors: Numbers, scale: Numbers, bias: Numbers, y: Numbers
+) -> None:
+    """Write s W^T * factors * scale + bias to y, [rows, outputs]; s and W have 8 bits.
 
-    `x`, [rows, inputs], holds the numbers s + 128, which are not negative. Its numbers of rows and
-    of inputs are multiples of 4. `weights` begins with W, as `pack` arranges it. The result is
-    [rows, outputs or more]: columns after the first `outputs` fill the last block, and have no
-    meaning.
+    `x`, [rows or more, inputs], holds the numbers s + 128, which are not negative. Its numbers of
+    rows and of inputs are multiples of 4. `weights` begins with W, as `pack` arranges it. There is
+    a factor for each row, and a scale and a bias for each output. The sums are exact.
     """
-    blocks, fours = (outputs + _BLOCK - 1) // _BLOCK, x.view(np.int32)
+    outputs, fours = y.shape[1], x.view(np.int32)
     size = (1 + fours.shape[1]) * _BLOCK
-    y = np.empty((len(x), blocks * _BLOCK), np.int32)
-    for block in range(blocks):
-        of_block = weights[block * size : (block + 1) * size]
+    sums = np.empty((_ROWS, _BLOCK), np.int32)
+    for block in range((outputs + _BLOCK - 1) // _BLOCK):
+        of_block, first = weights[block * size : (block + 1) * size], block * _BLOCK
+        last = min(first + _BLOCK, outputs)
+        scales, biases = scale[first:last], bias[first:last]
         for row in range(0, len(x), _ROWS):  # the block stays in the cache for all rows
-            _four_rows(fours[row : row + _ROWS], of_block, y[row : row + _ROWS], block * _BLOCK)
-    return y
+            _four_rows(fours[row : row + _ROWS], of_block, sums)
+            for r in range(row, min(row + _ROWS, len(y))):
+                of_row, out = sums[r - row], y[r, first:last]
+                for j in range(len(out)):
+                    out[j] = f32(of_row[j]) * scales[j] * factors[r] + biases[j]
 
 
 @within
-def _four_rows(x: Numbers, weights: Numbers, y: Numbers, j: int) -> None:
-    """Multiply four rows of x by a block of weights; write the sums to y, from column j of y on.
+def _four_rows(x: Numbers, weights: Numbers, y: Numbers) -> None:
+    """Multiply four rows of x by a block of weights; write the sums to y, [4, outputs].
 
     Each element of `x` holds four inputs. The elements of `weights` are the start values of the
     sums, then groups of four weights.
@@ -96,10 +110,10 @@ def _four_rows(x: Numbers, weights: Numbers, y: Numbers, j: int) -> None:
         a1, b1 = _add(a1, x1[k], u), _add(b1, x1[k], v)
         a2, b2 = _add(a2, x2[k], u), _add(b2, x2[k], v)
         a3, b3 = _add(a3, x3[k], u), _add(b3, x3[k], v)
-    _store(y[0], j, a0, b0)
-    _store(y[1], j, a1, b1)
-    _store(y[2], j, a2, b2)
-    _store(y[3], j, a3, b3)
+    _store(y[0], 0, a0, b0)
+    _store(y[1], 0, a1, b1)
+    _store(y[2], 0, a2, b2)
+    _store(y[3], 0, a3, b3)
 
 
 class _Sums(types.Type):
@@ -156,12 +170,21 @@ def _add(typing: Any, sums: Any, four: Any, weights: Any) -> Any:
         sums, four, weights = given
         some = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), four, _INT(0))
         alike = builder.shuffle_vector(some, some, ir.Constant(_VECTOR, [0] * _LANES))
-        name = f"llvm.x86.avx512.vpdpbusd.{32 * _LANES}"
-        kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
-        function = cgutils.get_or_insert_function(builder.module, kind, name)
-        return builder.call(function, [sums, alike, weights])
+        if _BY_VNNI:
+            name = f"llvm.x86.avx512.vpdpbusd.{32 * _LANES}"
+            return _call(builder, name, _VECTOR, sums, alike, weights)
+        numbers = [builder.bitcast(each, _BYTES) for each in (alike, weights)]
+        pairs = _call(builder, "llvm.x86.avx2.pmadd.ub.sw", _SHORTS, *numbers)
+        ones = ir.Constant(_SHORTS, [1] * (2 * _LANES))
+        return builder.add(sums, _call(builder, "llvm.x86.avx2.pmadd.wd", _VECTOR, pairs, ones))
 
     return _SUMS(_SUMS, types.int32, _SUMS), generate
+
+
+def _call(builder: Any, name: str, result: Any, *given: Any) -> Any:
+    """Call the vector instruction `name`, whose result has the type `result`."""
+    kind = ir.FunctionType(result, [each.type for each in given])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), given)
 
 
 def _address(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> Any:
