@@ -215,7 +215,7 @@ def train(
 
 
 def _refuse_unfit(start: "Start") -> None:
-    """Raise RegardError for two time limits, or if --seeds or --diversify began the run."""
+    """Raise RegardError for two time limits, or if --seeds or --diversify made the directory."""
     from regard.diversified import refuse_diversified
     from regard.members import alone
     from regard.start import refuse_two_limits

@@ -290,7 +290,7 @@ def _names_a_family(changes: Mapping[str, Any]) -> bool:
 
 
 def assigned_field(assignment: str) -> str:
-    """The part "section.key" of an assignment "section.key=value", as `Recipe.set` takes it."""
+    """The part "section.key" of an assignment; `Recipe.set` takes "section.key=value"."""
     return assignment.partition("=")[0].strip()
 
 

@@ -305,8 +305,8 @@ class TrainingRecipe(Section):
     """The number of newest checkpoints that are kept. Older ones are removed, except those that
     `best` may choose for the average."""
     average: Count = 5
-    """The number of checkpoints averaged to the final model (§6.1: the last 5 for base, 20 for
-    big)."""
+    """The most checkpoints that are averaged into the final model (§6.1: the last 5 for base, 20
+    for big). Fewer are averaged if fewer were saved, or if `tune` chooses fewer."""
     best: Literal["last", "loss", "bleu", "f1"] = "last"
     """Which checkpoints are averaged. last: the last ones. loss, bleu or f1: those whose steps are
     nearest to the step of the validation with the best loss, BLEU or F1. `patience` compares

@@ -45,8 +45,8 @@ CHECKPOINTS, AVERAGED = 30, 9
 saved nearest to the step of the best validation. A run with a cooldown averages none, because its
 best checkpoint alone translates better (experiments/budget)."""
 APART, RAREST = 100, 5
-"""Two validations are at least APART steps apart, because a validation takes as long as about ten
-steps. They are closer in a run of few steps: at least each RAREST-th checkpoint is validated."""
+"""Validations are at least APART steps apart, because each takes as long as about ten steps. In a
+run of few steps they may be closer: of RAREST checkpoints, at least one is validated."""
 VALIDATED = 100
 """Each validation translates this many sentences for a BLEU that is only shown, not used."""
 LEAST_STEPS = 3000

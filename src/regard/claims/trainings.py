@@ -34,13 +34,13 @@ _TRAIN, _VALID, _TEST = 11, 12, 13
 class Trained:
     """A part that trains a model by the recipe with the name `name` in `claims.recipes`.
 
-    `run` measures these numbers. `bleu` is the BLEU of all unseen sentences, `short` is the BLEU of
-    sentences that have, like their references, at most SHORT_PIECES pieces (sub-words), and `long`
-    is the BLEU of all other sentences. `perplexity` and `accuracy` (percent) tell how well the
-    model predicts the next piece in the validation set, given the right pieces before it.
-    `train_perplexity` is the perplexity of the training batches in the last five logged steps. A
-    training that diverged gets the numbers of a model that guesses: BLEU and accuracy are 0, and
-    both perplexities are the size of the vocabulary.
+    `run` measures these numbers. `bleu` is the BLEU of `size.tested` unseen sentences. `short` is
+    the BLEU of those that have, like their references, at most SHORT_PIECES pieces (sub-words,
+    </s> included), and `long` is the BLEU of the others. `perplexity` and `accuracy`
+    (percent) tell how well the model predicts the next piece in the validation set, given the right
+    pieces before it. `train_perplexity` is the perplexity of the training batches in the last five
+    logged steps. A training that diverged gets the numbers of a model that guesses: BLEU and
+    accuracy are 0, and both perplexities are the size of the vocabulary.
     """
 
     name: str

@@ -63,10 +63,10 @@ def translate_file(
 
     `settings` has everything that the output depends on, except the models and the text.
     `translate` takes the same arguments as `measure`, and yields the translation of each line
-    without the line feed at its end. Raises RegardError if `out` exists already, if an unfinished
-    `out` was begun with another text, other models or other settings, if `out` is standard output
-    or a path without a file name, such as . or /, and if `source`, `out` or a model cannot be used.
-    Raises typer.Exit after a signal.
+    without the line feed at its end. Raises RegardError if `out` exists although blocks are
+    missing, if an unfinished `out` was begun with another text, other models or other settings, if
+    `out` is standard output or a path without a file name, such as . or /, and if `source`, `out`
+    or a model cannot be used. Raises typer.Exit after a signal.
     """
     from regard.cli.progress import BulkDisplay
     from regard.files.blocks import Blocks

@@ -40,7 +40,10 @@ def demo_recipe() -> "Recipe":
 
 
 def show_translations(out: Path, stdout: "Console") -> Shown:
-    """Translate unseen sentences, print ten of them, and return the scores of all."""
+    """Translate unseen sentences, and print ten of them with their translations.
+
+    Returns the scores over all sentences, and commands to try next.
+    """
     from regard.corpus import pronoun_accuracy
     from regard.score.bleu import bleu
     from regard.translation import load

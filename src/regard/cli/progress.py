@@ -27,8 +27,9 @@ PLAIN_LINE_SECONDS = 10.0
 """For this many seconds after a plain line of progress, no other line is written, unless it must be
 written at once."""
 NOTABLE = 0.05
-"""A cooldown that ended too early or too late is mentioned if more than this fraction of the time,
-or of the learning rate, was left."""
+"""The user is told if a cooldown ended with more than this fraction of the run's time left. The
+user is also told if the time was over before the cooldown had ended, and the learning rate was
+still more than this fraction of what it would be without a cooldown."""
 
 
 class _Display:

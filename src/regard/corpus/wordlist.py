@@ -277,7 +277,7 @@ station at=an behind=hinter beside=neben | to=zu
 tower in=in behind=hinter beside=neben | to=zu
 bridge on=auf under=unter beside=neben | over=über
 """
-# A place, then its prepositions: for being there (dative), or for being put there (accusative).
+# A place, then its prepositions: they say where a thing is (dative), or is put (accusative).
 SPOT_TABLE = """
 table on=auf under=unter beside=neben
 chair on=auf under=unter beside=neben

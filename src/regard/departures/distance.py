@@ -23,7 +23,10 @@ class Distance(NamedTuple):
     """Each departure that has a finding for the recipe, with this finding."""
 
     def of_kind(self, kind: str) -> list[tuple[Departure, Finding]]:
-        """The findings of a kind ("departs", "unstated", "unseen"), in the order of the paper."""
+        """The departures whose findings are of a kind ("departs", "unstated", "unseen").
+
+        Each comes with its finding, in the order of `DEPARTURES`: model, data, training, results.
+        """
         return [(departure, one) for departure, one in self.found if one.kind == kind]
 
 

@@ -1,4 +1,4 @@
-"""All departures, in the order of the paper, and the recipe fields that no departure concerns."""
+"""All departures, in groups, and the recipe fields that no departure concerns."""
 
 from collections.abc import Mapping
 

@@ -194,10 +194,10 @@ def _write(
 
 
 def _about(model: Model, format: str, positions: int) -> dict[str, Any]:  # noqa: A002
-    """The entries of the exported model's manifest.
+    """The entries of the exported model's manifest that do not depend on the export's precision.
 
-    The entries of `model`'s own manifest are copied, except those in SEAL, such as checksums. The
-    format, the number of positions and regard's version are added.
+    The entries of `model`'s own manifest are copied, except those in SEAL, which `seal` writes. The
+    name of the export's format ("onnx"), the number of positions and regard's version are added.
     """
     provenance = {key: value for key, value in model.manifest.items() if key not in SEAL}
     return {**provenance, EXPORTED: format, "positions": positions, "by": __version__}

@@ -90,7 +90,8 @@ def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfi
     keys = ForeignConfig(parse_yaml(text, path), path)
     for key, values in _ONLY.items():
         keys.only(key, *values)
-    # `only` accepts a missing `type`. Here, a configuration without encoder layers is refused, too.
+    # `only` accepts a configuration without `type`, which may be that of another kind of model.
+    # Such a configuration may lack `enc-depth`, and is then refused here.
     keys.whole("enc-depth", least=1)
     return keys
 

@@ -16,7 +16,7 @@ JOURNAL_LINE = 300
 
 
 class Parameters(NamedTuple):
-    """The number of learned numbers in each part of a model."""
+    """The number of parameters in each part of a model, including those that are not trained."""
 
     embedding: int
     """Numbers outside the layers of encoder and decoder. They are in the matrix, or the matrices,

@@ -60,7 +60,11 @@ def mended(
 def _search_again(
     translator: Translator, sentences: list[str], asked: list[_Question], results: list[Mended]
 ) -> None:
-    """Replace the results that look wrong, and those of sentences with too many capitals."""
+    """Search again for results that look wrong, and for sentences with too many capitals.
+
+    `retried` of their results becomes True. Translations without flaws replace the first ones; if
+    the second search finds none, the first ones stay. Sentences that are too long are left out.
+    """
     wrong = [i for i, it in enumerate(results) if it.flaws or asked[i].text != sentences[i]]
     wrong = [i for i in wrong if asked[i].pieces <= translator.longest]
     again = search_again(translator, [asked[i].text for i in wrong]) if wrong else []

@@ -107,6 +107,7 @@ def _of_the_treebank(out: Path) -> list[ParserRow]:
     """The paper's parsers, which learn from the Wall Street Journal (WSJ).
 
     The file train.mrg has sections 2 to 21, dev.mrg has section 22, and test.mrg has section 23.
+    The parser wsj-semi also learns from silver.mrg.xz: trees that other parsers made.
     """
     folder = Path(os.environ.get("REGARD_DATA", "."), "wsj")
     gold = TrainingFiles(trees=[folder / "train.mrg"], valid_trees=[folder / "dev.mrg"])

@@ -53,10 +53,10 @@ def _tasks(study: Study) -> list[Task]:
 def train_parser(scale: Scale, out: Path, name: str, seed: int) -> Measured | None:
     """Train a parser, and score its trees of the test sentences by EVALB; return the figures.
 
-    The parser is given the words of the gold trees. Its row may name a teacher, the parser that
-    writes its silver trees. If the teacher is not trained yet, the result is None. If the training
-    of the teacher or of this parser diverged, nothing is scored: the figures are
-    `diverged_figures`.
+    The parser is given the words of the gold trees. The parser's row may name a teacher: another
+    parser, which writes silver trees for this parser to learn from. If the teacher is not trained
+    yet, the result is None. If the training of the teacher or of this parser diverged, nothing is
+    scored: the figures are `diverged_figures`.
     """
     row = parser_rows(scale, out)[name]
     if row.teacher:

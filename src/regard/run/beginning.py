@@ -15,9 +15,10 @@ from regard.text.opening import tokenizer_files
 
 
 def begun(directory: Path) -> Recipe | None:
-    """The recipe that a run directory was begun with; None if the directory has no recipe.toml.
+    """The recipe in a run directory; None if the directory has no recipe.toml.
 
-    Raises RegardError if the path is a file or prepared data, RecipeError for a damaged recipe.
+    The run was begun, or last continued, with this recipe. Raises RegardError if the path is a
+    file or prepared data, RecipeError for a damaged recipe.
     """
     if directory.exists() and not directory.is_dir():
         raise RegardError(f"{directory}: is a file: name a run directory")
@@ -91,11 +92,12 @@ def recipe_changes(directory: Path, recipe: Recipe) -> list[Change]:
 def refuse_less_time(
     directory: Path, earlier: Recipe, recipe: Recipe, seconds: float, ended: float
 ) -> None:
-    """Raise TrainingError if the run has already used up the recipe's new time.
+    """Raise TrainingError if the recipe's new time is too short for the run to continue.
 
-    The run was begun with the recipe `earlier`. The newest checkpoint tells two numbers: the run
-    has taken `seconds` so far; `ended` is the time limit (`training.minutes`) that the run has
-    reached, or 0 if it has reached none. An unchanged or unlimited time is never refused.
+    The run was begun, or last continued, with the recipe `earlier`. The newest checkpoint tells two
+    numbers: training has taken `seconds` so far; `ended` is the time limit in minutes that the run
+    has reached, or 0 if it has reached none. A new time is refused if the run has used it up, or if
+    it is less than `ended`. An unchanged or unlimited time is never refused.
     """
     minutes = recipe.training.minutes
     if minutes == 0 or minutes == earlier.training.minutes:

@@ -104,8 +104,8 @@ class _Reader(HTMLParser):
     def parse_comment(self, i: int, report: bool = True) -> int:
         """Read a comment; a comment without an end goes on to the end of the markup.
 
-        Like browsers, and unlike the base class, read `<!-->` as a whole comment, and `--!>` as the
-        end of one.
+        Like browsers, read `<!-->` as a whole comment, and `--!>` as the end of one. The base class
+        of older Python versions, such as 3.11.7, does not.
         """
         found = _COMMENT_ENDS.search(self.rawdata, i + 2)
         self._note(is_text=False)

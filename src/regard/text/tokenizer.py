@@ -60,7 +60,7 @@ _LONGEST_WORD = 100
 
 
 class Tokenizer:
-    """Encodes text as ids and decodes it exactly; one vocabulary serves source and target.
+    """Encodes text as ids, and decodes ids to the same text; source and target share a vocabulary.
 
     Ids 0, 1 and 2 are <pad>, <s> and </s>; then come pieces of UTF-8 text, then any symbols. `size`
     is the number of entries.

@@ -52,5 +52,8 @@ def aligned(
 
 
 def pharaoh(alignment: Sequence[tuple[int, int]]) -> str:
-    """The alignment as Pharaoh and Moses write it: 0-0 1-2."""
+    """The alignment as text, such as 0-0 1-2: the numbers of a source and of a target word.
+
+    Words are counted from 0. The translation programs Pharaoh and Moses write this format.
+    """
     return " ".join(f"{source}-{target}" for source, target in sorted(alignment))

@@ -99,4 +99,5 @@ def _hash(text: str) -> str:
 
 
 SCRIPT_HASH, STYLE_HASH = (_hash(_part(name)) for name in ("page.js", "page.css"))
-"""Source expressions with which the page's security policy allows its script and style sheet."""
+"""Checksums of page.js and page.css, in the form that a content security policy takes. With them,
+the browser runs only this script and uses only this style sheet."""

@@ -1,6 +1,7 @@
-"""Record the attention weights of every head, by the definition of equation (1).
+"""Record the attention weights of every head.
 
-The faster implementations cannot be used, as they never have all weights in memory.
+Scaled dot-product attention is computed by the definition of equation (1), because the faster
+implementations do not return the weights.
 """
 
 from __future__ import annotations

@@ -60,11 +60,14 @@ def _expression(rule: dict[str, Any]) -> str | None:
 
 
 def _growth(rule: dict[str, Any]) -> int:
-    """An upper bound of the factor by which a rule can multiply the length of a text."""
+    """About how many times longer a rule can make a text, by the texts that the rule writes.
+
+    Rules without such a text count as 1; Unicode normalization lengthens few characters much.
+    """
     growth = 1
     # A rule writes `text` in place of a string of `least` characters. If the rule does not name the
     # string, `least` is 0. Such a rule may have a regular expression that matches the empty string,
-    # and may then insert `text` before every character.
+    # and may then insert `text` before every character, and at the end.
     for key in ("content", "prepend", "replacement"):
         if isinstance(text := rule.get(key), str):
             pattern = rule.get("pattern")

@@ -107,7 +107,8 @@ class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
     def _named(self, foreign: list[int], side: SideName) -> list[str]:
         """The text of each piece.
 
-        A piece is decoded with a letter before it, because decoding removes a space at the start.
+        A piece is decoded with a letter before it, because some decoders remove a space at the
+        start of a text.
         """
         library = self._libraries[side]
         before = _guarded(library.encode, "a", add_special_tokens=False).ids
