@@ -181,10 +181,13 @@ class Decoding:
             made = [for_few_rows(member) for member in self.model.members]
             self._few_rows = [] if None in made else made
 
-    def _few(self, sources: Sequence[Sequence[int]]) -> tuple[list[FewRows], list[list[int]]]:
+    def _few(
+        self, sources: Sequence[Sequence[int]], tokens: int
+    ) -> tuple[list[FewRows], list[list[int]]]:
         """The `FewRows` of all members, and batches for them.
 
-        The first list is empty if the members' own modules decode the text.
+        The first list is empty if the members' own modules decode the text, which has `tokens`
+        source tokens.
         """
         limits = self.model.by.few_rows_limits
         if not limits or self._recorded:
@@ -192,7 +195,7 @@ class Decoding:
         batches = self._batches(sources, limits.tokens, FEW_TOKENS, torch.get_num_threads())
         rows = max(map(len, batches), default=0) * self.recipe.beam
         outputs = (member.output_matrix.weight.numel() for member in self.model.members)
-        pays = self._tokens >= FEW_FROM or sum(map(len, sources)) >= LOOPS_FROM
+        pays = self._tokens >= FEW_FROM or tokens >= LOOPS_FROM
         if pays and rows * max(outputs) <= limits.products:
             self.prepare_few_rows()
         few = self._few_rows or []
@@ -203,7 +206,7 @@ class Decoding:
         by, threads, tokens = self.model.by, torch.get_num_threads(), sum(map(len, sources))
         workers = by.streams.count if by.streams else usual_workers() if self._by_cores else 1
         may_copy = may_copy and self._can_copy(tokens)
-        few, batches = self._few(sources)
+        few, batches = self._few(sources, tokens)
         alone = self._by_cores and self.one_by_one
         if not few:
             sizes = SMALL_BATCH, self._most_tokens()
