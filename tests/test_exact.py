@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard.decoding
+from regard.arithmetic import choose
 from regard.arithmetic.choose import can_pack
 from regard.arithmetic.inference import ExactInference
 from regard.corpus import example
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.skipif(not can_pack(torch.float32), reason="this build 
 RECIPE = Recipe().but(layers=1, d_model=64, d_ff=96, heads=2, vocabulary=300, max_extra=7)
 BUILT_IN = [example(5, i).source for i in range(12)]
 SENTENCES = [*BUILT_IN[:6], "", "a", " ".join(BUILT_IN[:2]), BUILT_IN[0]]
-PRECISIONS = ["fp32", "bf16", "int8"]
+COMPUTED = ["fp32", "fp32 by modules", "bf16", "int8"]
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +41,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture(scope="module", params=PRECISIONS)
+@pytest.fixture(scope="module", params=COMPUTED)
 def translator(model: Path, request: pytest.FixtureRequest) -> Translator:
     if request.param == "bf16" and not can_pack(torch.bfloat16):
         pytest.skip("no bf16 products here")
-    some = load(model, precision=request.param, exact=True)
+    precision, *by_modules = request.param.split(" ", 1)
+    some = load(model, precision=precision, exact=True)
+    if by_modules:
+        some.model.by.few_rows_limits = None
     if some.one_by_one:
         pytest.skip("the kernels of this processor do not agree")
     return some
@@ -110,6 +114,7 @@ def test_where_kernels_do_not_agree_sentences_go_one_by_one(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ExactInference, "batches_agree", lambda *_: False)
+    monkeypatch.setattr(choose, "FEW_ROWS_IN_FP32", None)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
@@ -124,6 +129,12 @@ def test_where_kernels_do_not_agree_sentences_go_one_by_one(
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_loops_are_exact_without_a_trial(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.setattr(ExactInference, "batches_agree", lambda *_: pytest.fail("tried"))
+    assert not load(model, exact=True).one_by_one
 
 
 def test_by_default_nothing_is_tried_and_batches_stay(

@@ -21,7 +21,12 @@ from text import SMALL_HELP, SOURCE, TRAIN, VALID, arguments, learn_sub_words, s
 
 
 def main() -> None:
-    options = arguments(__doc__, small=SMALL_HELP, recurrent="train a recurrent model")
+    options = arguments(
+        __doc__,
+        steps_between={"validate-every": 1000},
+        small=SMALL_HELP,
+        recurrent="train a recurrent model",
+    )
     shape = "recurrent" if options.recurrent else "small" if options.small else "iwslt"
     sub_words = learn_sub_words(options)
     vocabulary = options.out / "vocabulary.txt"
@@ -94,7 +99,7 @@ def settings(
             "weight_decay": 0.0,
             "early_stopping_metric": "bleu",
             "epochs": 100,
-            "validation_freq": 1000,
+            "validation_freq": options.validate_every,
             "logging_freq": 50,
             "keep_best_ckpts": 5,
             **RATES[shape],

@@ -9,6 +9,7 @@ is one of the models of an ensemble, or the model itself if it is alone. A row i
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
@@ -112,7 +113,7 @@ class Decoding:
         This is so if `exact` is True, and `batches_agree` does not show that a sentence has the
         same results in any batch.
         """
-        if not self.exact:
+        if not self.exact or self._all_by_few_rows:
             return False
         beam, threads = self.recipe.beam, torch.get_num_threads()
         if (beam, threads) not in self._tried:
@@ -173,13 +174,25 @@ class Decoding:
         return [found[i] for i in range(len(sources))]
 
     def prepare_few_rows(self) -> None:
-        """Decode batches of few rows by `FewRows` from this call on, if `exact` is False.
+        """Decode batches of few rows by `FewRows` from this call on.
 
         Nothing changes if `for_few_rows` cannot make a `FewRows` for every member.
         """
-        if self.exact is False and self._few_rows is None:
+        if self._few_rows is None:
             made = [for_few_rows(member) for member in self.model.members]
             self._few_rows = [] if None in made else made
+
+    @property
+    def _all_by_few_rows(self) -> bool:
+        """Whether `FewRows` decodes all batches; a sentence then has the same result in any batch.
+
+        The first call makes the `FewRows` of all members.
+        """
+        limits = self.model.by.few_rows_limits
+        if not limits or limits.products < math.inf or self._recorded:
+            return False
+        self.prepare_few_rows()
+        return self._few_rows != []
 
     def _few(
         self, sources: Sequence[Sequence[int]], tokens: int
@@ -195,7 +208,7 @@ class Decoding:
         batches = self._batches(sources, limits.tokens, FEW_TOKENS, torch.get_num_threads())
         rows = max(map(len, batches), default=0) * self.recipe.beam
         outputs = (member.output_matrix.weight.numel() for member in self.model.members)
-        pays = self._tokens >= FEW_FROM or tokens >= LOOPS_FROM
+        pays = self._tokens >= FEW_FROM or tokens >= LOOPS_FROM or limits.products == math.inf
         if pays and rows * max(outputs) <= limits.products:
             self.prepare_few_rows()
         few = self._few_rows or []

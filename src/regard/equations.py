@@ -75,8 +75,9 @@ class FewRowsLimits(NamedTuple):
 
     tokens: int
     """Batches are made smaller, to give more cores some work, down to this many source tokens."""
-    products: int
-    """The most multiplications in a step: the number of rows times the number of weights."""
+    products: float
+    """The most multiplications in a step: the number of rows times the number of weights. With inf,
+    the loops decode all batches, from the first one on."""
 
 
 class Together(Protocol):

@@ -254,7 +254,7 @@ def test_decoding_in_int8_keeps_fp32_where_bf16_is_slow(monkeypatch: pytest.Monk
         ("int8", True, True, choose.FEW_ROWS_BY_VNNI),
         ("int8", True, False, choose.FEW_ROWS_BY_AVX2),
         ("int8", False, False, choose.FEW_ROWS),
-        ("fp32", True, True, choose.FEW_ROWS),
+        ("fp32", True, True, choose.FEW_ROWS_IN_FP32),
     ],
 )
 def test_the_limits_of_few_rows_suit_the_processor(
@@ -268,6 +268,8 @@ def test_the_limits_of_few_rows_suit_the_processor(
     monkeypatch.setattr(choose, "has_avx2", lambda: avx2)
     monkeypatch.setattr(choose, "has_vnni", lambda: vnni)
     assert choose.for_decoding(small_model(), CPU, precision, False).few_rows_limits == limits
+    exact = choose.for_decoding(small_model(), CPU, precision, True)
+    assert exact.few_rows_limits == (limits if precision == "fp32" else None)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ pytest.importorskip("numba")
 from regard.arithmetic.layouts import largest_weight
 from regard.arithmetic.loops import integers
 from regard.arithmetic.loops.few_rows import project
+from regard.arithmetic.loops.products import pack
 
 SIZES = st.integers(1, 70)
 PACKING = pytest.mark.skipif(integers.ROUNDED == "int8", reason="this processor has no AVX2")
@@ -27,12 +28,12 @@ def weights_of(kind: str, weight: Any) -> tuple[Any, Any]:
     if kind in ("int8", "int32"):
         most = largest_weight() if kind == "int32" else 127
         rounded = np.clip(np.round(weight * 60), -most, most).astype(np.int8)
-        array = integers.pack(rounded) if kind == "int32" else rounded.ravel()
+        array = integers.pack(rounded) if kind == "int32" else pack(rounded)
         return array, rounded.astype(np.float64)
     if kind == "uint16":
         bits = weight.view(np.uint32) >> 16
-        return bits.astype(np.uint16).ravel(), (bits << 16).view(np.float32).astype(np.float64)
-    return weight.ravel(), weight.astype(np.float64)
+        return pack(bits.astype(np.uint16)), (bits << 16).view(np.float32).astype(np.float64)
+    return pack(weight), weight.astype(np.float64)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -55,6 +56,24 @@ def test_a_product_is_that_of_fp64(
     states = np.round(units) * rounding_unit(x) if kind == "int32" else x.astype(np.float64)
     largest = np.abs(states) @ np.abs(weight) * np.abs(scale) + np.abs(bias)
     assert (np.abs(out[0] - (states @ weight * scale + bias)) <= 1e-5 * largest).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=10)
+@given(rows=SIZES, inputs=SIZES, outputs=SIZES, seed=st.integers(0, 2**32 - 1))
+def test_a_row_has_the_same_bits_whichever_rows_are_beside_it(
+    kind: str, rows: int, inputs: int, outputs: int, seed: int
+) -> None:
+    draw = np.random.default_rng(seed)
+    x = draw.standard_normal((rows, inputs), np.float32)
+    array, _ = weights_of(kind, draw.standard_normal((inputs, outputs), np.float32))
+    numbers = draw.standard_normal(2 * outputs, np.float32)
+    together = np.empty((1, rows, outputs), np.float32)
+    project(kind)(x, array, numbers, together)
+    some = draw.permutation(rows)[: draw.integers(1, rows + 1)]
+    alone = np.empty((1, len(some), outputs), np.float32)
+    project(kind)(x[some], array, numbers, alone)
+    assert (alone == together[:, some]).all()
 
 
 def rounding_unit(x: Any) -> Any:

@@ -97,16 +97,16 @@ def test_an_unbounded_negative_sum_is_0_after_the_activation() -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("finish", ["candidates", "beam"])
 @pytest.mark.parametrize("beam", [1, 4, 7])
 @pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: "-".join(map(str, sizes.values())))
 def test_steps_of_a_granule_are_those_that_are_made_one_by_one(
-    sizes: dict[str, Any], beam: int, finish: Any
+    sizes: dict[str, Any], beam: int, finish: Any, precision: str
 ) -> None:
     """5 batches of 7 sentences, with short and long limits; a likely token serves as </s>."""
-    skip_without(INT8)
     draw = random.Random(f"{sizes} {beam} {finish}")
-    model = laid_out(sizes, "int8")
+    model = laid_out(sizes, precision)
     few = for_few_rows(model)
     assert few is not None
     one_by_one = copy(few.by)
@@ -133,13 +133,15 @@ def test_steps_of_a_granule_are_those_that_are_made_one_by_one(
 
 
 def test_only_the_model_itself_makes_several_steps_by_one_loop() -> None:
-    skip_without(INT8)
-    one, other = (laid_out(SIZES[0], precision) for precision in ("int8", "fp32"))
-    granule, step_by_step = (for_few_rows(model).by.granule for model in (one, other))
+    one, other = (laid_out(SIZES[0]) for _ in range(2))
+    granule = for_few_rows(one).by.granule
     assert granule.suiting(one) is granule
     assert granule.steps > 1
     assert granule.suiting(Ensemble([one, one])) is granule.suiting(other) is ONE_STEP
-    assert step_by_step is ONE_STEP
+
+
+def test_in_bf16_a_loop_makes_one_step() -> None:
+    assert for_few_rows(laid_out(SIZES[0], "bf16")).by.granule is ONE_STEP
 
 
 @torch.inference_mode()
@@ -189,8 +191,9 @@ def test_other_layers_are_left_to_the_modules(unusual: dict[str, Any]) -> None:
     assert for_few_rows(laid_out(SIZES[0] | unusual)) is None
 
 
-def test_exact_layouts_are_left_to_the_modules() -> None:
-    assert for_few_rows(laid_out(SIZES[0], exact=True)) is None
+def test_loops_in_8_bits_are_not_exact() -> None:
+    assert for_few_rows(laid_out(SIZES[0], "int8", exact=True)) is None
+    assert for_few_rows(laid_out(SIZES[0], "fp32", exact=True)) is not None
 
 
 @pytest.fixture(scope="module")
@@ -217,12 +220,15 @@ def test_translations_and_scores_are_those_of_the_modules(
     directory: Path, models: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skip_without(NUMBA, ONEDNN)
-    translator, few = (load(*[directory] * models, exact=False) for _ in range(2))
-    few.prepare_few_rows()
-    steps, step = [], FewRows.step
-    monkeypatch.setattr(FewRows, "step", lambda *given: steps.append(given) or step(*given))
-    expected, found = (list(one.stream(LINES, n_best=3, window=3)) for one in (translator, few))
-    assert steps
+    few = load(*[directory] * models)
+    monkeypatch.setattr(choose, "FEW_ROWS_IN_FP32", None)
+    translator = load(*[directory] * models)
+    started, start = [], FewRows.start
+    monkeypatch.setattr(FewRows, "start", lambda *given: started.append(given) or start(*given))
+    expected = list(translator.stream(LINES, n_best=3, window=3))
+    assert not started
+    found = list(few.stream(LINES, n_best=3, window=3))
+    assert started
     for one, other in zip(found, expected, strict=True):
         assert [t.text for t in one] == [t.text for t in other]
         assert [t.score for t in one] == pytest.approx([t.score for t in other], abs=1e-4)
@@ -251,28 +257,24 @@ def test_the_command_by_which_make_setup_compiles_the_loops() -> None:
 def test_the_modules_decode_until_loops_pay_and_where_rows_are_many(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    skip_without(NUMBA, ONEDNN)
-    steps, step = [], FewRows.step
-    monkeypatch.setattr(FewRows, "step", lambda *given: steps.append(given) or step(*given))
+    skip_without(NUMBA, INT8)
+    started, start = [], FewRows.start
+    monkeypatch.setattr(FewRows, "start", lambda *given: started.append(given) or start(*given))
     monkeypatch.setattr(regard.decoding, "FEW_FROM", 5)
-    translator = load(directory, exact=False)
+    translator = load(directory, precision="int8")
     translator.translate(LINES[:3])
-    assert not steps
+    assert not started
     translator.translate(LINES[:3])
-    assert steps
-    steps.clear()
+    assert started
+    started.clear()
     with monkeypatch.context() as context:
         context.setattr(regard.decoding, "LOOPS_FROM", 5)  # now the first text is a long one
-        load(directory, exact=False).translate(LINES[:3])
-    assert steps
-    steps.clear()
-    monkeypatch.setattr(choose, "FEW_ROWS", FewRowsLimits(tokens=512, products=1))
-    translator = load(directory, exact=False)
-    for _ in range(2):
-        translator.translate(LINES[:3])
-    assert not steps
+        load(directory, precision="int8").translate(LINES[:3])
+    assert started
     monkeypatch.setattr(regard.decoding, "for_few_rows", None)  # it would take time and memory
-    translator = load(directory, exact=False)
+    translator = load(directory, precision="int8")
+    limits = FewRowsLimits(tokens=512, products=1)
+    monkeypatch.setattr(translator.model.by, "few_rows_limits", limits)
     for _ in range(2):
         translator.translate(LINES[:3])
 

@@ -66,6 +66,9 @@ LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding
 FEW_ROWS = FewRowsLimits(tokens=512, products=2 * 10**8)
 """Limits for `FewRows`, measured on two cores. `FewRows` decodes a batch on one core. If a step has
 more multiplications than `products`, the model's modules decode all batches, on all cores."""
+FEW_ROWS_IN_FP32 = FewRowsLimits(64, math.inf)
+"""With weights in fp32, `FewRows` decodes all batches, so that a sentence has the same results in
+any batch."""
 FEW_ROWS_BY_VNNI, FEW_ROWS_BY_AVX2 = FewRowsLimits(64, 4 * 10**9), FewRowsLimits(64, 10**10)
 """The limits with 8-bit weights on x86 processors with VNNI, and with AVX2 only. Batches may be
 small: Python runs only once in eight steps, so threads rarely wait."""
@@ -198,14 +201,21 @@ def for_decoding(
     lay_out = Int8Linear if precision == "int8" else packed
     products = LaidOut(model, model.output_matrix, lay_out, model.output_bias)
     if exact and (sizes := _sizes_to_test(model)):
-        return ExactInference(products, sizes)
-    int8_beside_bf16 = precision == "int8" and has_bf16(device)
-    inference = Inference(products, torch.bfloat16 if int8_beside_bf16 else dtype)
-    inference.few_rows_limits = _few_rows_limits(precision) if exact is False else None
+        inference: Inference = ExactInference(products, sizes)
+    else:
+        int8_beside_bf16 = precision == "int8" and has_bf16(device)
+        inference = Inference(products, torch.bfloat16 if int8_beside_bf16 else dtype)
+    inference.few_rows_limits = _few_rows_limits(precision, dtype, exact)
     return inference
 
 
-def _few_rows_limits(precision: str) -> FewRowsLimits:
+def _few_rows_limits(
+    precision: str, dtype: torch.dtype, exact: bool | None
+) -> FewRowsLimits | None:
+    if precision != "int8" and dtype == torch.float32:
+        return FEW_ROWS_IN_FP32
+    if exact is not False:
+        return None
     rounded = precision == "int8" and has_avx2()
     return FEW_ROWS if not rounded else FEW_ROWS_BY_VNNI if has_vnni() else FEW_ROWS_BY_AVX2
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from importlib import import_module
 from itertools import accumulate, pairwise
 from typing import Any, cast
 
@@ -19,17 +18,19 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.arithmetic.layouts import Int8Linear, LaidOut
+from regard.arithmetic.layouts import LaidOut
 from regard.arithmetic.loops import few_rows as loops
 from regard.arithmetic.loops import integers
+from regard.arithmetic.loops.products import pack
+from regard.arithmetic.loops.steps import make_steps
 from regard.arithmetic.one_core import OneCoreInference, array, arrays
 from regard.granules import ONE_STEP, Granule, StepRules, Value
 from regard.hypotheses import Hypotheses
 from regard.variants import SmoothFeedForward
 
 LOOPED_STEPS = 8
-"""The most steps of a search that one loop makes, if weights have 8 bits. A sentence that ends
-before the loop ends stays in the batch at least until the loop ends."""
+"""The most steps of a search that one loop makes. A sentence that ends before the loop ends stays
+in the batch at least until the loop ends."""
 ROOM_FOR = 32
 """At first, each sentence gets space for the keys and values of this many steps with a beam of 4.
 When the space of all sentences together is full, it is doubled."""
@@ -103,13 +104,12 @@ class FewRows:
         self._memory = _in_order(products, [(module.W_k, module.W_v) for module in crossing])
         self._of_encoder = _in_order(products, _matrices(model.encoder))
         self._of_decoder = _in_order(products, _matrices(model.decoder))
-        rounded = isinstance(products.layouts[output], Int8Linear)
-        self._output = _in_order(products, [output]) if rounded else None
-        if rounded:
-            from regard.arithmetic.loops.steps import make_steps  # the import may compile the loop
-
-            self._make_steps, self.by.granule = make_steps, LoopedSteps(self)
         dtype = str(self._of_decoder[0].dtype)
+        in_bf16 = dtype == "uint16"
+        # In bf16, oneDNN computes the logits: a loop would take longer.
+        self._output = None if in_bf16 else _in_order(products, [output])
+        if not in_bf16:
+            self._make_steps, self.by.granule = make_steps(dtype), LoopedSteps(self)
         self._encode_layers = loops.encode_layers(dtype)
         self._decode_layers = loops.decode_layers(dtype)
         self._project = loops.project(dtype)
@@ -170,7 +170,7 @@ class FewRows:
         """The result of `times` calls of `rules.unseen_step`, computed by one loop.
 
         `rules` are the `Rules` and `beams` the `_Beams` of `regard.search`. The model's weights
-        must be rounded to 8 bits.
+        must not be in bf16.
         """
         state, side, choosing = beams.state, self.model.target_side, rules.choosing
         first = state.past.take(beams.live.rows.numel() * times)
@@ -208,10 +208,11 @@ def compile_loops() -> None:
 
     Later commands load the loops from a cache.
     """
-    import_module("regard.arithmetic.loops.steps")
     for weights in "float32", "uint16", integers.ROUNDED:
         for loop in loops.encode_layers, loops.decode_layers, loops.project:
             loop(weights)
+    for weights in "float32", integers.ROUNDED:
+        make_steps(weights)
 
 
 class LoopedSteps(Granule):
@@ -275,8 +276,8 @@ def _in_order(
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """Two flat arrays: one of all matrices; one of all scales, biases and parameters of LayerNorms.
 
-    Each matrix is [inputs, outputs], or is arranged by `integers.pack` if it has 8-bit weights and
-    the processor has VNNI or AVX2.
+    Each matrix is arranged by `products.pack` or, if it has 8-bit weights and the processor has VNNI
+    or AVX2, by `integers.pack`.
     """
     weights, numbers = list[NDArray[Any]](), list[Tensor]()
     for part in parts:
@@ -285,6 +286,6 @@ def _in_order(
         else:
             weight, scale, bias = products.dense(part)
             packs = weight.dtype == torch.int8 and integers.ROUNDED == "int32"
-            weights.append(integers.pack(array(weight)) if packs else array(weight.flatten()))
+            weights.append((integers.pack if packs else pack)(array(weight)))
             numbers += [scale, bias]
     return np.concatenate(weights), array(torch.cat([each.float() for each in numbers]))

@@ -7,27 +7,23 @@ functions that loops call to use the instructions. On processors with neither, `
 8-bit weights in fp32.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.registry import cpu_target
+from numba.core import types
 from numba.extending import models, register_model
 from numpy import float32 as f32
 from numpy.typing import NDArray
 
 from regard.arithmetic.layouts import largest_weight
 from regard.arithmetic.loops.numbers import Numbers, within
+from regard.arithmetic.loops.vectors import FEATURES, address, alike, call, intrinsic
 
-_FEATURES = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
-"""The features that Numba knows, each after a "+" if the processor has it, else after a "-"."""
 _HAS = {"+avx512vnni": 16, "+avxvnni": 8}
-_BY_VNNI = next((lanes for feature, lanes in _HAS.items() if feature in _FEATURES), 0)
+_BY_VNNI = next((lanes for feature, lanes in _HAS.items() if feature in FEATURES), 0)
 # AVX2 adds pairs of products in signed 16 bits, which can hold 2 x 255 x 64 and not 2 x 255 x 127.
-_BY_AVX2 = 8 if not _BY_VNNI and "+avx2" in _FEATURES and largest_weight() <= 64 else 0
+_BY_AVX2 = 8 if not _BY_VNNI and "+avx2" in FEATURES and largest_weight() <= 64 else 0
 _LANES = _BY_VNNI or _BY_AVX2
 """The number of sums in a vector; 0 for a processor without the instructions."""
 ROUNDED = "int32" if _LANES else "int8"
@@ -37,7 +33,6 @@ _BLOCK = 2 * _LANES
 _ROWS = 4
 """The number of rows of x that `_four_rows` multiplies by a block of weights."""
 
-_intrinsic: Callable[..., Any] = numba.extending.intrinsic
 _INT = ir.IntType(32)
 _VECTOR = ir.VectorType(_INT, _LANES or 1)
 _SHORTS = ir.VectorType(ir.IntType(16), 2 * _LANES or 1)
@@ -132,34 +127,34 @@ class _SumsModel(models.PrimitiveModel):
 _SUMS = _Sums()
 
 
-@_intrinsic
+@intrinsic
 def _load(typing: Any, array: Any, place: Any) -> Any:
     """`_LANES` elements of an array of int32, from `place` on, as a vector."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        load = builder.load(_address(context, builder, signature.args[0], *given))
+        load = builder.load(address(context, builder, array, given, _VECTOR))
         load.align = 4
         return load
 
     return _SUMS(array, types.intp), generate
 
 
-@_intrinsic
+@intrinsic
 def _store(typing: Any, array: Any, place: Any, first: Any, second: Any) -> Any:
     """Write two vectors, one after the other, to an array of int32, from `place` on."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        array, place, *vectors = given
+        numbers, place, *vectors = given
         for vector in vectors:
-            address = _address(context, builder, signature.args[0], array, place)
-            builder.store(vector, address).align = 4
+            where = address(context, builder, array, (numbers, place), _VECTOR)
+            builder.store(vector, where).align = 4
             place = builder.add(place, ir.Constant(place.type, _LANES))
         return context.get_dummy_value()
 
     return types.void(array, types.intp, _SUMS, _SUMS), generate
 
 
-@_intrinsic
+@intrinsic
 def _add(typing: Any, sums: Any, four: Any, weights: Any) -> Any:
     """Add the products of four inputs and four weights to each sum; return the new sums.
 
@@ -168,26 +163,13 @@ def _add(typing: Any, sums: Any, four: Any, weights: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         sums, four, weights = given
-        some = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), four, _INT(0))
-        alike = builder.shuffle_vector(some, some, ir.Constant(_VECTOR, [0] * _LANES))
+        spread = alike(builder, four, _VECTOR)
         if _BY_VNNI:
             name = f"llvm.x86.avx512.vpdpbusd.{32 * _LANES}"
-            return _call(builder, name, _VECTOR, sums, alike, weights)
-        numbers = [builder.bitcast(each, _BYTES) for each in (alike, weights)]
-        pairs = _call(builder, "llvm.x86.avx2.pmadd.ub.sw", _SHORTS, *numbers)
+            return call(builder, name, _VECTOR, sums, spread, weights)
+        numbers = [builder.bitcast(each, _BYTES) for each in (spread, weights)]
+        pairs = call(builder, "llvm.x86.avx2.pmadd.ub.sw", _SHORTS, *numbers)
         ones = ir.Constant(_SHORTS, [1] * (2 * _LANES))
-        return builder.add(sums, _call(builder, "llvm.x86.avx2.pmadd.wd", _VECTOR, pairs, ones))
+        return builder.add(sums, call(builder, "llvm.x86.avx2.pmadd.wd", _VECTOR, pairs, ones))
 
     return _SUMS(_SUMS, types.int32, _SUMS), generate
-
-
-def _call(builder: Any, name: str, result: Any, *given: Any) -> Any:
-    """Call the vector instruction `name`, whose result has the type `result`."""
-    kind = ir.FunctionType(result, [each.type for each in given])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), given)
-
-
-def _address(context: Any, builder: Any, kind: Any, array: Any, place: Any) -> Any:
-    """The address of a vector that begins at this place of an array."""
-    data = context.make_array(kind)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [place]), _VECTOR.as_pointer())

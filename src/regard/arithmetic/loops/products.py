@@ -1,4 +1,8 @@
-"""The product of a few rows and a matrix of weights in fp32, in bf16 or in 8-bit integers."""
+"""The product of a few rows and a matrix of weights in fp32, in bf16 or in 8-bit integers.
+
+An output of a row is the sum of its products in the order of the inputs, whichever rows are beside
+it, so a row has the same result in any batch.
+"""
 
 from typing import Any
 
@@ -6,70 +10,107 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 from numpy import float32 as f32
+from numpy.typing import NDArray
 
 from regard.arithmetic.loops.int8 import round_unsigned_rows
 from regard.arithmetic.loops.integers import multiply, packed_size
-from regard.arithmetic.loops.numbers import Numbers, read, within
+from regard.arithmetic.loops.numbers import Numbers, within
+from regard.arithmetic.loops.vectors import LANES, load, multiply_add, spread, store
+
+_BLOCK = 2 * LANES
+"""The number of outputs in a block. For each row of x, a block has two vectors of sums."""
+_ROWS = 4
+"""The number of rows of x that `_four_rows` multiplies by a block of weights."""
+
+
+def pack(weight: NDArray[Any]) -> NDArray[Any]:
+    """Arrange a matrix, [inputs, outputs], for `apply_layer`.
+
+    Outputs are padded with zeros to whole blocks. Blocks follow one another; each has the weights
+    of its first input, then those of the next one.
+    """
+    inputs, outputs = weight.shape
+    padded = np.zeros((inputs, outputs + -outputs % _BLOCK), weight.dtype)
+    padded[:, :outputs] = weight
+    return np.ascontiguousarray(padded.reshape(inputs, -1, _BLOCK).swapaxes(0, 1)).ravel()
 
 
 @within
-def _four_rows(x: Numbers, matrix: Numbers, y: Numbers) -> None:
-    """Add x W^T to y for four rows of x; `matrix` is W^T, and each of its weights is read once."""
-    y0, y1, y2, y3 = y[0], y[1], y[2], y[3]
-    whole = len(matrix) - len(matrix) % 4
-    for k in range(0, whole, 4):
-        w0, w1, w2, w3 = matrix[k], matrix[k + 1], matrix[k + 2], matrix[k + 3]
-        a0, a1, a2, a3 = x[0, k], x[0, k + 1], x[0, k + 2], x[0, k + 3]
-        b0, b1, b2, b3 = x[1, k], x[1, k + 1], x[1, k + 2], x[1, k + 3]
-        c0, c1, c2, c3 = x[2, k], x[2, k + 1], x[2, k + 2], x[2, k + 3]
-        d0, d1, d2, d3 = x[3, k], x[3, k + 1], x[3, k + 2], x[3, k + 3]
-        for j in range(matrix.shape[1]):
-            v0, v1, v2, v3 = read(w0[j]), read(w1[j]), read(w2[j]), read(w3[j])
-            y0[j] += a0 * v0 + a1 * v1 + a2 * v2 + a3 * v3
-            y1[j] += b0 * v0 + b1 * v1 + b2 * v2 + b3 * v3
-            y2[j] += c0 * v0 + c1 * v1 + c2 * v2 + c3 * v3
-            y3[j] += d0 * v0 + d1 * v1 + d2 * v2 + d3 * v3
-    for k in range(whole, len(matrix)):
-        w0 = matrix[k]
-        for j in range(matrix.shape[1]):
-            v0 = read(w0[j])
-            y0[j] += x[0, k] * v0
-            y1[j] += x[1, k] * v0
-            y2[j] += x[2, k] * v0
-            y3[j] += x[3, k] * v0
+def _four_rows(
+    x: Numbers, weights: Numbers, scale: Numbers, bias: Numbers, y: Numbers, place: int
+) -> None:
+    """Write (x W^T) * scale + bias to y, for four rows and a block of outputs.
+
+    The outputs are written from column `place` of y on. `scale` and `bias` have the block's numbers
+    only.
+    """
+    x0, x1, x2, x3 = x[0], x[1], x[2], x[3]
+    a0 = b0 = a1 = b1 = a2 = b2 = a3 = b3 = spread(f32(0))
+    for k in range(len(x0)):
+        u, v = load(weights, k * _BLOCK), load(weights, k * _BLOCK + LANES)
+        r0, r1, r2, r3 = spread(x0[k]), spread(x1[k]), spread(x2[k]), spread(x3[k])
+        a0, b0 = multiply_add(r0, u, a0), multiply_add(r0, v, b0)
+        a1, b1 = multiply_add(r1, u, a1), multiply_add(r1, v, b1)
+        a2, b2 = multiply_add(r2, u, a2), multiply_add(r2, v, b2)
+        a3, b3 = multiply_add(r3, u, a3), multiply_add(r3, v, b3)
+    s, t, c, d = load(scale, 0), load(scale, LANES), load(bias, 0), load(bias, LANES)
+    _store_block(y[0], place, multiply_add(a0, s, c), multiply_add(b0, t, d))
+    _store_block(y[1], place, multiply_add(a1, s, c), multiply_add(b1, t, d))
+    _store_block(y[2], place, multiply_add(a2, s, c), multiply_add(b2, t, d))
+    _store_block(y[3], place, multiply_add(a3, s, c), multiply_add(b3, t, d))
 
 
 @within
-def _one_row(x: Numbers, matrix: Numbers, y: Numbers) -> None:
-    """Add x W^T to y for one row x; `matrix` is W^T."""
-    whole = len(matrix) - len(matrix) % 4
-    for k in range(0, whole, 4):
-        w0, w1, w2, w3 = matrix[k], matrix[k + 1], matrix[k + 2], matrix[k + 3]
-        a0, a1, a2, a3 = x[k], x[k + 1], x[k + 2], x[k + 3]
-        for j in range(matrix.shape[1]):
-            y[j] += a0 * read(w0[j]) + a1 * read(w1[j]) + a2 * read(w2[j]) + a3 * read(w3[j])
-    for k in range(whole, len(matrix)):
-        row, number = matrix[k], x[k]
-        for j in range(matrix.shape[1]):
-            y[j] += number * read(row[j])
+def _store_block(row: Numbers, place: int, first: Any, second: Any) -> None:
+    store(row, place, first)
+    store(row, place + LANES, second)
 
 
 @within
-def _add_products(x: Numbers, matrix: Numbers, y: Numbers) -> None:
-    """Add x W^T to y, [rows, outputs]; `matrix` is W^T."""
-    fours = len(x) - len(x) % 4
-    for r in range(0, fours, 4):
-        _four_rows(x[r : r + 4], matrix, y[r : r + 4])
-    for r in range(fours, len(x)):
-        _one_row(x[r], matrix, y[r])
+def _multiply(x: Numbers, weights: Numbers, numbers: Numbers, y: Numbers) -> int:
+    """Write (x W^T) * scale + b to y, [rows, outputs]; return the number of elements of W.
+
+    `weights` begins with W, as `pack` arranges it; `numbers` begins with the scale and b.
+    """
+    inputs, outputs, whole = x.shape[1], y.shape[1], len(x) // _ROWS * _ROWS
+    scale, bias, size = numbers[:outputs], numbers[outputs : 2 * outputs], inputs * _BLOCK
+    last, part = np.zeros((_ROWS, inputs), np.float32), np.empty((_ROWS, _BLOCK), np.float32)
+    scales, biases = np.zeros(_BLOCK, np.float32), np.zeros(_BLOCK, np.float32)
+    for r in range(whole, len(x)):
+        for k in range(inputs):
+            last[r - whole, k] = x[r, k]
+    for first in range(0, outputs, _BLOCK):
+        of_block = weights[first * inputs : first * inputs + size]
+        width = min(_BLOCK, outputs - first)
+        for j in range(width):
+            scales[j], biases[j] = scale[first + j], bias[first + j]
+        for row in range(0, whole, _ROWS):  # the block stays in the cache for all rows
+            if width == _BLOCK:
+                _four_rows(x[row:], of_block, scales, biases, y[row:], first)
+            else:
+                _four_rows(x[row:], of_block, scales, biases, part, 0)
+                _copy_rows(part, y[row : row + _ROWS], first, width)
+        if whole < len(x):
+            _four_rows(last, of_block, scales, biases, part, 0)
+            _copy_rows(part, y[whole:], first, width)
+    return (outputs + _BLOCK - 1) // _BLOCK * size
+
+
+@within
+def _copy_rows(part: Numbers, y: Numbers, first: int, width: int) -> None:
+    """Copy the first `width` columns of `part` to y, from column `first` on."""
+    for r in range(len(y)):
+        for j in range(width):
+            y[r, first + j] = part[r, j]
 
 
 def apply_layer(x: Any, weights: Any, numbers: Any, y: Any) -> Any:
     """Write (x W^T) * scale + b to y, [rows, outputs]; return the number of elements of W.
 
     W is the first matrix in `weights`. `numbers` begins with the scale and b, both [outputs]. If W
-    is arranged by `integers.pack`, each row of x is rounded to 8 bits. Only compiled functions can
-    call `apply_layer`; the call goes to the function that `_for_weights` returns.
+    is arranged by `integers.pack`, each row of x is rounded to 8 bits; otherwise W is arranged by
+    `pack`. Only compiled functions can call `apply_layer`; the call goes to the function that
+    `_for_weights` returns.
     """
 
 
@@ -83,14 +124,6 @@ def _for_weights(x: Any, weights: Any, numbers: Any, y: Any) -> Any:
         return packed_size(x.shape[1], outputs)
 
     def usual(x: Any, weights: Any, numbers: Any, y: Any) -> Any:
-        outputs = y.shape[1]
-        size, scale, bias = x.shape[1] * outputs, numbers[:outputs], numbers[outputs : 2 * outputs]
-        y[:] = f32(0)
-        _add_products(x, weights[:size].reshape(x.shape[1], outputs), y)
-        for r in range(len(y)):
-            row = y[r]
-            for j in range(outputs):
-                row[j] = row[j] * scale[j] + bias[j]
-        return size
+        return _multiply(x, weights, numbers, y)
 
     return rounded if weights.dtype == types.int32 else usual

@@ -1,4 +1,4 @@
-"""A loop that makes several steps of a search (§6.1) with a few rows, for weights of 8 bits.
+"""A loop that makes several steps of a search (§6.1) with a few rows.
 
 The rules are those of `regard.search`; `regard.arithmetic.few_rows` calls the loop.
 """
@@ -6,10 +6,10 @@ The rules are those of `regard.search`; `regard.arithmetic.few_rows` calls the l
 from typing import Any
 
 import numpy as np
+from numba.extending import overload
 
 from regard.arithmetic.loops.few_rows import decode_layers, embed, project
-from regard.arithmetic.loops.integers import ROUNDED
-from regard.arithmetic.loops.numbers import Numbers, loop_for, within
+from regard.arithmetic.loops.numbers import Numbers, loop_for_weights, within
 from regard.arithmetic.loops.search import (
     HYPOTHESES,
     choose_hypotheses,
@@ -17,7 +17,27 @@ from regard.arithmetic.loops.search import (
     rank_continuations,
 )
 
-_decode_layers, _project = decode_layers(ROUNDED), project(ROUNDED)
+
+def _logits(states: Any, decoder: Any, output: Any, slots: Any, logits: Any) -> None:
+    """Turn `states`, the embedded last tokens, into the decoder's output; compute the logits.
+
+    `decoder` and `slots` hold the other arguments of `decode_layers`, and `output` holds `weights`
+    and `numbers` of `project`. The logits are written to `logits`, [1, rows, vocabulary]. Only
+    compiled functions can call `_logits`; the call goes to the function that `_for_weights`
+    returns.
+    """
+
+
+@overload(_logits)
+def _for_weights(states: Any, decoder: Any, output: Any, slots: Any, logits: Any) -> Any:
+    kind = str(decoder[0].dtype)
+    layers, projection = decode_layers(kind), project(kind)
+
+    def compute(states: Any, decoder: Any, output: Any, slots: Any, logits: Any) -> None:
+        layers(states, *decoder, *slots)
+        projection(states, *output, logits)
+
+    return compute
 
 
 @within
@@ -114,16 +134,22 @@ def _end(live: Any, going: Numbers) -> bool:
     return some
 
 
-@loop_for(
+def make_steps(weights: str) -> Any:
+    """The loop that makes several steps, for weights of this type; the first call compiles it."""
+    decode_layers(weights), project(weights)  # the loop calls these, so they are compiled first
+    return _make_steps(weights)
+
+
+@loop_for_weights(
     f"Tuple(({HYPOTHESES}, {HYPOTHESES}, boolean[::1], int64[:, ::1]))"
     f"({HYPOTHESES}, {HYPOTHESES}, {HYPOTHESES}, boolean[::1], int64[::1], int64, int64, "
     "Tuple((int64, int64, int64, boolean, float32[::1], int64[::1])), "
     "Tuple((float32[:, ::1], float32, float32[:, ::1])), "
-    f"Tuple(({ROUNDED}[::1], float32[::1], int64[::1], float32)), "
-    f"Tuple(({ROUNDED}[::1], float32[::1])), "
+    "Tuple(({w}[::1], float32[::1], int64[::1], float32)), "
+    "Tuple(({w}[::1], float32[::1])), "
     "Tuple((float32[:, :, ::1], int64)), int64[:, ::1], float32[:, :, ::1], int64[:, ::1])"
 )
-def make_steps(
+def _make_steps(
     live: Any,
     finished: Any,
     before: Any,
@@ -152,15 +178,13 @@ def make_steps(
     """
     rows, (count, eos, pad, by_beam, penalty, never) = live[1].size, rules
     matrix, scale, positions = embedding
-    weights, numbers, sizes, eps = decoder
     stored, slots = past
     for step in range(steps):
         ancestry = _with_new_slots(ancestry, live[1], slots + step * rows)
         y = np.empty((rows, matrix.shape[1]), np.float32)
         embed(_last_tokens(live, length, pad), matrix, scale, positions[step], y)
-        _decode_layers(y, weights, numbers, sizes, eps, stored, ancestry, memory, sources)
         logits = np.empty((1, rows, len(matrix)), np.float32)
-        _project(y, output[0], output[1], logits)
+        _logits(y, decoder, output, (stored, ancestry, memory, sources), logits)
         length += 1
         best = _continuations(live, logits[0], never, count, length, penalty[length])
         alive, found = _unwritten(live, live[1].shape[1]), _unwritten(live, live[1].shape[1])
