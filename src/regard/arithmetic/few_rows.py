@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -127,24 +126,19 @@ class FewRows:
         The result is the state before the first token. It holds the keys and values of the
         encoder's output for each decoder layer.
         """
-        lengths = (source.segments != 0).sum(1).tolist()
-        embedded = self.model.embedding(source.ids, source.positions, source.ids.shape[1]).float()
-        bounds = [0, *accumulate(lengths)]
+        tokens = source.segments != 0
+        sentences, ends = len(tokens), tokens.sum(1).cumsum(0)
+        sources = array(torch.stack([ends - tokens.sum(1), ends], 1))
+        if not self.model.source_end:
+            sources[:, 1] -= 1  # no query attends to the source's </s>
+        embedded = self.model.embedding(source.ids, source.positions, source.ids.shape[1])
+        x = array(embedded[tokens].float())
+        self._encode_layers(x, *self._of_encoder, self._encoder.sizes, self._epsilon, sources)
         sizes = self._decoder
-        memory = np.empty((sizes.layers, bounds[-1], sizes.key_and_value), np.float32)
-        unseen = 0 if self.model.source_end else 1  # 1 if no query attends to the source's </s>
-        for x, length, first in zip(embedded, lengths, bounds, strict=False):
-            encoded = array(x[:length].contiguous())
-            self._encode_layers(
-                encoded, *self._of_encoder, self._encoder.sizes, self._epsilon, length - unseen
-            )
-            own = np.empty((sizes.layers, length, sizes.key_and_value), np.float32)
-            self._project(encoded, *self._memory, own)
-            memory[:, first : first + length] = own
-        sources = np.array(list(pairwise(bounds)))
-        sources[:, 1] -= unseen
-        past = _Past(sizes.layers, 4 * ROOM_FOR * len(lengths), sizes.key_and_value)
-        return FewState(past, np.empty((len(lengths), 0), np.int64), memory, sources)
+        memory = np.empty((sizes.layers, len(x), sizes.key_and_value), np.float32)
+        self._project(x, *self._memory, memory)
+        past = _Past(sizes.layers, 4 * ROOM_FOR * sentences, sizes.key_and_value)
+        return FewState(past, np.empty((sentences, 0), np.int64), memory, sources)
 
     def step(
         self, tokens: Int[Tensor, " rows"], state: FewState
@@ -276,8 +270,8 @@ def _in_order(
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """Two flat arrays: one of all matrices; one of all scales, biases and parameters of LayerNorms.
 
-    Each matrix is arranged by `products.pack` or, if it has 8-bit weights and the processor has VNNI
-    or AVX2, by `integers.pack`.
+    Each matrix is arranged by `products.pack`; but if it has 8-bit weights and the processor has
+    VNNI or AVX2, it is arranged by `integers.pack`.
     """
     weights, numbers = list[NDArray[Any]](), list[Tensor]()
     for part in parts:

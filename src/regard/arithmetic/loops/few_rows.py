@@ -139,24 +139,30 @@ def _sublayer(
     return weights, numbers[2 * d :]
 
 
-@loop_for_weights("void(float32[:, ::1], {w}[::1], float32[::1], int64[::1], float32, int64)")
+@loop_for_weights(
+    "void(float32[:, ::1], {w}[::1], float32[::1], int64[::1], float32, int64[:, ::1])"
+)
 def encode_layers(
-    x: Numbers, weights: Numbers, numbers: Numbers, sizes: Numbers, eps: float, attended: int
+    x: Numbers, weights: Numbers, numbers: Numbers, sizes: Numbers, eps: float, sources: Numbers
 ) -> None:
-    """Turn x, the embedded source of one sentence, into the output of the encoder, in place.
+    """Turn x, the embedded sources of all sentences, into the output of the encoder, in place.
 
-    Queries attend to only the first `attended` positions. `sizes` holds the number of layers, the
-    number of heads, d_k, d_v, d_ff and the activation (`RELU` or `SWISH`).
+    The positions of a sentence follow those of the sentence before. The queries of sentence s
+    attend to the positions from sources[s, 0], the sentence's first, up to, but not including,
+    sources[s, 1]. `sizes` holds the number of layers, the number of heads, d_k, d_v, d_ff and the
+    activation (`RELU` or `SWISH`).
     """
     layers, heads, d_k, d_v, d_ff, activation = sizes
     of_keys, of_values = heads * d_k, 2 * heads * d_k
-    slots = np.arange(attended)
+    places = (of_keys, of_values)
     for _ in range(layers):
         y, weights, numbers = _layer(x, of_values + heads * d_v, weights, numbers)
         attention = np.empty((len(x), heads * d_v), np.float32)
-        for i in range(len(x)):
-            places = (of_keys, of_values)
-            _attend(y[i, :of_keys], y, y, places, slots, heads, attention[i])
+        for s in range(len(sources)):
+            slots = np.arange(sources[s, 0], sources[s, 1])
+            end = sources[s + 1, 0] if s + 1 < len(sources) else len(x)
+            for i in range(sources[s, 0], end):
+                _attend(y[i, :of_keys], y, y, places, slots, heads, attention[i])
         weights, numbers = _sublayer(x, attention, weights, numbers, eps)
         y, weights, numbers = _layer(x, d_ff, weights, numbers)
         _activate(y, activation)

@@ -31,7 +31,8 @@ def _logits(states: Any, decoder: Any, output: Any, slots: Any, logits: Any) -> 
 @overload(_logits)
 def _for_weights(states: Any, decoder: Any, output: Any, slots: Any, logits: Any) -> Any:
     kind = str(decoder[0].dtype)
-    layers, projection = decode_layers(kind), project(kind)
+    layers: Any = decode_layers(kind)
+    projection: Any = project(kind)
 
     def compute(states: Any, decoder: Any, output: Any, slots: Any, logits: Any) -> None:
         layers(states, *decoder, *slots)

@@ -46,7 +46,8 @@ _KIND = _Vector()
 def load(typing: Any, array: Any, place: Any) -> Any:
     """`LANES` elements of an array, from `place` on, in fp32.
 
-    The array is in fp32, in bf16 (as 16 bits), or has integers of 8 bits.
+    The array is in fp32, in bf16 (as 16 bits), or has integers of 8 bits. `place` counts the
+    elements of all rows, if the array has several.
     """
     width = array.dtype.bitwidth
     elements = _VECTOR if width == 32 else ir.VectorType(ir.IntType(width), LANES)
