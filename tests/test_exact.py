@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard.decoding
-from regard.arithmetic import choose
+from regard.arithmetic import few_rows_limits
 from regard.arithmetic.choose import can_pack
 from regard.arithmetic.inference import ExactInference
 from regard.corpus import example
@@ -114,7 +114,7 @@ def test_where_kernels_do_not_agree_sentences_go_one_by_one(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ExactInference, "batches_agree", lambda *_: False)
-    monkeypatch.setattr(choose, "FEW_ROWS_IN_FP32", None)
+    monkeypatch.setattr(few_rows_limits, "FEW_ROWS_IN_FP32", None)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)

@@ -3,12 +3,13 @@
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from arithmetic.cases import BF16, FP32, INT8, NUMBA, ONEDNN, inference, skip_without
-from regard.arithmetic import choose
+from regard.arithmetic import choose, few_rows_limits
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.cuda import (
     CUDNN,
@@ -251,10 +252,10 @@ def test_decoding_in_int8_keeps_fp32_where_bf16_is_slow(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("precision", "avx2", "vnni", "limits"),
     [
-        ("int8", True, True, choose.FEW_ROWS_BY_VNNI),
-        ("int8", True, False, choose.FEW_ROWS_BY_AVX2),
-        ("int8", False, False, choose.FEW_ROWS),
-        ("fp32", True, True, choose.FEW_ROWS_IN_FP32),
+        ("int8", True, True, few_rows_limits.FEW_ROWS_BY_VNNI),
+        ("int8", True, False, few_rows_limits.FEW_ROWS_BY_AVX2),
+        ("int8", False, False, few_rows_limits.FEW_ROWS),
+        ("fp32", True, True, few_rows_limits.FEW_ROWS_IN_FP32),
     ],
 )
 def test_the_limits_of_few_rows_suit_the_processor(
@@ -265,11 +266,24 @@ def test_the_limits_of_few_rows_suit_the_processor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     skip_without(ONEDNN, *([INT8] if precision == "int8" else []))
-    monkeypatch.setattr(choose, "has_avx2", lambda: avx2)
-    monkeypatch.setattr(choose, "has_vnni", lambda: vnni)
+    monkeypatch.setattr(few_rows_limits, "has_avx2", lambda: avx2)
+    monkeypatch.setattr(few_rows_limits, "has_vnni", lambda: vnni)
     assert choose.for_decoding(small_model(), CPU, precision, False).few_rows_limits == limits
     exact = choose.for_decoding(small_model(), CPU, precision, True)
     assert exact.few_rows_limits == (limits if precision == "fp32" else None)
+
+
+def test_loops_that_cannot_be_kept_do_not_decode_in_fp32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_without(ONEDNN)
+    (tmp_path / "file").touch()
+    for folder, limits in (
+        ("new/folder", few_rows_limits.FEW_ROWS_IN_FP32),
+        ("file/folder", None),
+    ):
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / folder))
+        assert choose.for_decoding(small_model(), CPU, "fp32", None).few_rows_limits == limits
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 
 import regard.decoding
 from arithmetic.cases import INT8, NUMBA, ONEDNN, ONEDNN_BF16, skip_without
-from regard.arithmetic import choose
+from regard.arithmetic import few_rows_limits
 from regard.arithmetic.choose import for_decoding, for_few_rows
 from regard.data.rows import one_per_row
 from regard.ensemble import Ensemble
@@ -221,7 +221,7 @@ def test_translations_and_scores_are_those_of_the_modules(
 ) -> None:
     skip_without(NUMBA, ONEDNN)
     few = load(*[directory] * models)
-    monkeypatch.setattr(choose, "FEW_ROWS_IN_FP32", None)
+    monkeypatch.setattr(few_rows_limits, "FEW_ROWS_IN_FP32", None)
     translator = load(*[directory] * models)
     started, start = [], FewRows.start
     monkeypatch.setattr(FewRows, "start", lambda *given: started.append(given) or start(*given))

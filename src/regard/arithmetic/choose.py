@@ -26,34 +26,26 @@ from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.cuda import CUDNN, EFFICIENT, STREAMS, Cuda
 from regard.arithmetic.exact import BlockedLinear
+from regard.arithmetic.few_rows_limits import few_rows_limits, suits_few_rows
 from regard.arithmetic.inference import ExactInference, Inference
 from regard.arithmetic.int8 import Int8Products, has_int8_training
-from regard.arithmetic.layouts import (
-    Int8Linear,
-    Joined,
-    LaidOut,
-    PackedLinear,
-    has_vnni,
-    largest_weight,
-)
+from regard.arithmetic.layouts import Int8Linear, Joined, LaidOut, PackedLinear, largest_weight
 from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.products import OneDnnProducts, Products
 from regard.attention import MultiHeadAttention
-from regard.equations import Arithmetic, Computing, FewRowsLimits
+from regard.equations import Arithmetic
 from regard.errors import RecipeError
-from regard.layers import AddNorm, Embedding, FeedForward
 from regard.machine.devices import has_avx2, has_bf16
 from regard.machine.memory import all_bytes
 from regard.machine.streams import Streams
 from regard.neighbourhood import RestrictedAttention
 from regard.recipe import TrainingRecipe
-from regard.variants import AdditiveAttention, HalvesEmbedding, SmoothFeedForward
+from regard.variants import AdditiveAttention, SmoothFeedForward
 
 COMPILED_ATTENTION: Literal["flex", "efficient", "cudnn"] = "flex"
 """The attention kernel of compiled training steps on a GPU; `benchmarks/gpu.py` times all three."""
@@ -61,17 +53,6 @@ LARGE = 4 * 10**9
 """A batch is large if its number of positions (source, target and padding) times the model's number
 of weights is at least `LARGE`: two cores compute such a batch in about 0.1 s or more. In smaller
 batches, two halves would often wait for each other, as one thread at a time runs Python."""
-LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
-"""Classes of modules that `FewRows` can compute; `SmoothFeedForward` only with SiLU ("swish")."""
-FEW_ROWS = FewRowsLimits(tokens=512, products=2 * 10**8)
-"""Limits for `FewRows`, measured on two cores. `FewRows` decodes a batch on one core. If a step has
-more multiplications than `products`, the model's modules decode all batches, on all cores."""
-FEW_ROWS_IN_FP32 = FewRowsLimits(64, math.inf)
-"""With weights in fp32, `FewRows` decodes all batches, so that a sentence has the same results in
-any batch."""
-FEW_ROWS_BY_VNNI, FEW_ROWS_BY_AVX2 = FewRowsLimits(64, 4 * 10**9), FewRowsLimits(64, 10**10)
-"""The limits with 8-bit weights on x86 processors with VNNI, and with AVX2 only. Batches may be
-small: Python runs only once in eight steps, so threads rarely wait."""
 MANY_WEIGHTS = 2**22
 """On a CPU in bf16, if `training.arithmetic` is "auto", a compiled loop computes Adam's updates of
 models with at least this many weights. For them, the loop is faster than PyTorch's Adam."""
@@ -205,19 +186,8 @@ def for_decoding(
     else:
         int8_beside_bf16 = precision == "int8" and has_bf16(device)
         inference = Inference(products, torch.bfloat16 if int8_beside_bf16 else dtype)
-    inference.few_rows_limits = _few_rows_limits(precision, dtype, exact)
+    inference.few_rows_limits = few_rows_limits(precision, dtype, exact)
     return inference
-
-
-def _few_rows_limits(
-    precision: str, dtype: torch.dtype, exact: bool | None
-) -> FewRowsLimits | None:
-    if precision != "int8" and dtype == torch.float32:
-        return FEW_ROWS_IN_FP32
-    if exact is not False:
-        return None
-    rounded = precision == "int8" and has_avx2()
-    return FEW_ROWS if not rounded else FEW_ROWS_BY_VNNI if has_vnni() else FEW_ROWS_BY_AVX2
 
 
 def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
@@ -251,22 +221,11 @@ def for_few_rows(model: Any) -> Any:
     The result is None if `model.by.few_rows_limits` is None, if loops are not available, or if they
     cannot compute the model. Loading them takes 0.3 s, or 15 to 45 s the first time on a machine.
     """
-    if model.by.few_rows_limits is None or not _is_usual(model) or not can_use_loops():
+    if model.by.few_rows_limits is None or not suits_few_rows(model) or not can_use_loops():
         return None
     from regard.arithmetic.few_rows import FewRows  # the import loads the loops
 
     return FewRows(model)
-
-
-def _is_usual(model: Any) -> bool:
-    """Whether a model is a Transformer whose layers `FewRows` can compute."""
-    if not isinstance(getattr(model, "encoder_norm", None), nn.Identity):
-        return False
-    computing = [module for module in model.modules() if isinstance(module, Computing)]
-    smooth = [module for module in computing if type(module) is SmoothFeedForward]
-    return {type(module) for module in computing} - {type(model)} <= LOOPED and all(
-        module.activation is F.silu for module in smooth
-    )
 
 
 @cache

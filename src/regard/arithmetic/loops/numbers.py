@@ -19,6 +19,8 @@ from numpy import uint16 as u16
 from numpy import uint32 as u32
 from numpy.typing import NDArray
 
+from regard.arithmetic.loops.folder import loops_folder
+
 _log = logging.getLogger("regard.loops")
 Function = TypeVar("Function", bound=Callable[..., object])
 Numbers = NDArray[Any]
@@ -85,10 +87,8 @@ def _cache() -> Iterator[None]:
     If any of these files changes, all loops are compiled again. Numba itself compiles a loop again
     only if the loop's own file changes. It does not check the files of functions that a loop calls.
     """
-    own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
     config: Any = numba.config
-    before = config.CACHE_DIR  # the value of NUMBA_CACHE_DIR
-    folder = Path(before or own) / f"loops-{_version()}"
+    before, folder = config.CACHE_DIR, loops_folder() / f"loops-{_version()}"
     if not os.access(folder, os.R_OK):  # unlike Path.exists, os.access does not raise
         _say_once()
     config.CACHE_DIR = str(folder)
