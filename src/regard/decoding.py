@@ -48,10 +48,11 @@ loops (`arithmetic.one_core`), which load in 0.25 s. Loops are used only if `exa
 round differently from PyTorch, so the last bits of a sentence's results depend on the length of the
 whole text."""
 FEW_FROM = 4096
-"""Once this many source tokens have been decoded, or if a text has at least LOOPS_FROM, batches of
-few rows are decoded by the compiled loops of `arithmetic.few_rows.FewRows`, but only if `exact` is
-False. These loops take 0.3 s to load and, the first time on a machine, 15 to 45 s to compile. A
-server uses the loops from the start."""
+"""In bf16 and int8, if `exact` is False, the compiled loops of `arithmetic.few_rows.FewRows` decode
+batches of few rows once this many source tokens have been decoded, or if a text has at least
+LOOPS_FROM. These loops take 0.3 s to load and, the first time on a machine, 15 to 45 s to compile.
+A server uses the loops from the start. In fp32, they decode every text, so that a sentence has the
+same result whatever the length of the text."""
 FEW_TOKENS = 512
 """A batch for `FewRows` has at most this many source tokens; fewer if the beam is above 4. A longer
 sentence is a batch of its own."""
@@ -88,8 +89,8 @@ class Decoding:
 
     If `exact` is True, a sentence has the same result, to the last bit, in any batch. If it is
     None, this usually holds, too, but is not tested: on some processors, on a GPU, and with some
-    variants of the model, results may depend on the batch. If `exact` is False, faster methods that
-    round differently may be used (see `translation.load`).
+    variants of the model, results may depend on the batch. If `exact` is False, results may depend
+    on the batch (see `translation.load`).
 
     Only one thread may use this object at a time: on a CPU, the object divides PyTorch's threads
     among batches, or starts copies of this process that decode the batches. In a process that was

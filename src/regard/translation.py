@@ -66,12 +66,13 @@ def load(
     is not an x86 processor; TrainingError as `choose_device` does; MissingExtra as `open_model`.
 
     If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever
-    else is translated, in any order and with any number of threads. A test, which may take half a
-    second, finds out whether this processor computes the same bits in a batch as for a sentence
-    alone. Sentences are decoded one at a time if the test fails, and always on a GPU and for some
-    variants of the model. If `exact` is None, there is no test. In fp32, results are then exact,
-    except on a processor that fails the test, on a GPU, and for these variants of the model. In
-    bf16 and int8, None means False.
+    else is translated, in any order and with any number of threads. In fp32 on a CPU, compiled
+    loops give this. Where they do not decode (`arithmetic.few_rows_limits`), a test, which may take
+    half a second, finds out whether this processor computes the same bits in a batch as for a
+    sentence alone. Sentences are decoded one at a time if the test fails, and always on a GPU and
+    for some variants of the model. If `exact` is None, there is no test. In fp32, results are then
+    exact, except on a GPU, for these variants of the model, and where loops do not decode on a
+    processor that would fail the test. In bf16 and int8, None means False.
 
     With `others`, all models translate together, as an `Ensemble`; the first model's recipe gives
     the settings of the search. Raises ModelError if a model is a parser, or if the models have

@@ -17,7 +17,8 @@ On a CPU, all arithmetics except "plain" compute matrix products by `Int8Product
 Validation uses `Plain` if training does, otherwise `Inference` on a CPU and `Cuda` on a GPU.
 For decoding on a CPU, oneDNN packs the weights: it rearranges them for its matrix kernels. In int8,
 the weights are rounded first. In other precisions, a layer may multiply its input rows in blocks,
-so that a sentence gets the same bits in any batch.
+so that a sentence gets the same bits in any batch. The compiled loops of `FewRows` decode in fp32
+and, if there are few rows, in bf16 and int8 (`few_rows_limits`).
 """
 
 import math

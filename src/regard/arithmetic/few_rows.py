@@ -86,7 +86,8 @@ class FewRows:
 
     This object has a copy of the model's weights in another layout. In int8, the weights are
     rounded to 8 bits. The loops also round the inputs of linear layers, but only if the processor
-    has VNNI or AVX2 (`loops.integers`); the model's own modules always round these inputs. The
+    has VNNI or AVX2 (`loops.integers`); the model's own modules always round these inputs. In fp32,
+    a row has the same result whichever rows are beside it. The
     layers of `model` must be as in the paper, except that their activation may be "swish";
     `model.by.products` must be a `LaidOut`.
     """
