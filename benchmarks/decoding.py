@@ -66,6 +66,7 @@ BY_32 = ctranslate2("int8, by thread, 32", "--precision", "int8", "--by-thread",
 CONTENDERS = [
     *OURS,
     ctranslate2("fp32", "--precision", "fp32"),
+    ctranslate2("fp32, by thread", "--precision", "fp32", "--by-thread"),
     ctranslate2("int8", "--precision", "int8"),
     ctranslate2("int8, by thread", "--precision", "int8", "--by-thread"),
     BY_32,

@@ -49,6 +49,9 @@ def translator(model: Path, request: pytest.FixtureRequest) -> Translator:
     some = load(model, precision=precision, exact=True)
     if by_modules:
         some.model.by.few_rows_limits = None
+    elif precision == "fp32":
+        pytest.importorskip("numba")
+        assert some.model.by.few_rows_limits, "loops decode"
     if some.one_by_one:
         pytest.skip("the kernels of this processor do not agree")
     return some
@@ -137,20 +140,45 @@ def test_loops_are_exact_without_a_trial(model: Path, monkeypatch: pytest.Monkey
     assert not load(model, exact=True).one_by_one
 
 
+@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("change", [{}, {"activation": "swish"}, {"source_end": False}])
+def test_loops_decode_a_sentence_to_the_same_bits_in_any_batch(
+    change: dict[str, object], beam: int, members: int, tmp_path: Path
+) -> None:
+    pytest.importorskip("numba")
+    torch.manual_seed(7)
+    recipe = RECIPE.but(**change, beam=beam)
+    tokenizer = Tokenizer.learn(BUILT_IN, "bpe", 300)
+    for name in "ab"[:members]:
+        weights = Transformer(recipe.model, tokenizer.size).named_parameters()
+        write_model(tmp_path / name, recipe, tokenizer, {k: w.detach() for k, w in weights}, {})
+    some = load(*(tmp_path / name for name in "ab"[:members]))
+    long = " ".join(BUILT_IN * 8)  # longer than FEW_TOKENS, and than what the others have
+    lines = [*SENTENCES, long]
+    some.accept_longer()
+    together = [exactly(best) for best in some.stream(lines, n_best=beam)]
+    assert some._few_rows, "loops decode"
+    assert [exactly(next(some.stream([line], n_best=beam))) for line in lines] == together
+
+
 def test_by_default_nothing_is_tried_and_batches_stay(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for arithmetic in (Arithmetic, ExactInference):
         monkeypatch.setattr(arithmetic, "batches_agree", lambda *_: pytest.fail("tried"))
     found = []
-    for exact in (None, False):
+    for exact, loops in ((None, True), (None, False), (False, False)):
         some = load(model, exact=exact)
+        if not loops:
+            some.model.by.few_rows_limits = None
         heard = Heard(some.model)
         monkeypatch.setattr(some.model, "start", heard)
         found.append(some.translate([*SENTENCES, *BUILT_IN[6:]]))
         assert max(heard.rows) > 5
         assert not some.one_by_one
-    assert found[0] == found[1]
+    assert found[1] == found[2]
+    assert [t.text for t in found[0]] == [t.text for t in found[1]]
 
 
 def test_a_model_whose_weights_are_not_laid_out_goes_one_by_one(model: Path) -> None:

@@ -14,14 +14,8 @@ SMALL_HELP = "take shape, dropout and rate from the run time-30m-02 of experimen
 """The help of the option --small."""
 
 
-def arguments(
-    about: str, steps_between: dict[str, int] | None = None, **switches: str
-) -> argparse.Namespace:
-    """The command line of a program.
-
-    `steps_between` has the further options that count steps, with their defaults, and `switches`
-    the help of those that are given or not.
-    """
+def arguments(about: str, **switches: str) -> argparse.Namespace:
+    """The command line of a program; `switches` has the help of further options."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("data", type=Path, help="a folder as Multi30k's: train.en, val.de, ...")
     parser.add_argument("out", type=Path, help="a new folder for the run")
@@ -34,8 +28,6 @@ def arguments(
         default=8000,
         help="of both languages together; default: 8000, as many as --time chooses for Multi30k",
     )
-    for name, steps in (steps_between or {}).items():
-        parser.add_argument(f"--{name}", type=int, default=steps, help=f"steps; default: {steps}")
     for name, text in switches.items():
         parser.add_argument(f"--{name}", action="store_true", help=text)
     parsed = parser.parse_args()

@@ -23,9 +23,9 @@ from text import SMALL_HELP, SOURCE, TRAIN, VALID, arguments, learn_sub_words, s
 def main() -> None:
     options = arguments(
         __doc__,
-        steps_between={"validate-every": 1000},
         small=SMALL_HELP,
         recurrent="train a recurrent model",
+        often="validate after each 250 steps, not 1,000",
     )
     shape = "recurrent" if options.recurrent else "small" if options.small else "iwslt"
     sub_words = learn_sub_words(options)
@@ -99,7 +99,7 @@ def settings(
             "weight_decay": 0.0,
             "early_stopping_metric": "bleu",
             "epochs": 100,
-            "validation_freq": options.validate_every,
+            "validation_freq": 250 if options.often else 1000,
             "logging_freq": 50,
             "keep_best_ckpts": 5,
             **RATES[shape],

@@ -43,10 +43,10 @@ COPIES_FROM = 4096
 process, each on one core. Starting and ending copies takes 0.05 s; unlike threads, copies do not
 wait for each other's Python code."""
 LOOPS_FROM = 8192
-"""For a text of at least this many source tokens, threads and copies with one core use compiled
-loops (`arithmetic.one_core`), which load in 0.25 s. Loops are used only if `exact` is False: they
-round differently from PyTorch, so the last bits of a sentence's results depend on the length of the
-whole text."""
+"""For a text of at least this many source tokens, threads and copies with one core compute by the
+loops of `arithmetic.one_core`, which load in 0.25 s. These loops are used only if `exact` is False:
+they round differently from PyTorch, so the last bits of a sentence's results depend on the length
+of the whole text."""
 FEW_FROM = 4096
 """In bf16 and int8, if `exact` is False, the compiled loops of `arithmetic.few_rows.FewRows` decode
 batches of few rows once this many source tokens have been decoded, or if a text has at least
@@ -204,7 +204,7 @@ class Decoding:
         source tokens.
         """
         limits = self.model.by.few_rows_limits
-        if not limits or self._recorded:
+        if not limits or self._recorded or not sources:
             return [], []
         batches = self._batches(sources, limits.tokens, FEW_TOKENS, torch.get_num_threads())
         rows = max(map(len, batches), default=0) * self.recipe.beam
@@ -228,8 +228,10 @@ class Decoding:
         copies = useful_copies(len(batches)) if may_copy else 0
         if few or alone:
             workers = threads  # a loop uses one core, and so does an exact batch of one sentence
-        share = 1 if copies or alone else threads // max(1, min(workers, len(batches)))
-        loops = self._may_loop(tokens, share)
+        # In fp32, sums by PyTorch, which a second search makes, must not be divided among threads.
+        one_core = copies or alone or (few and self._all_by_few_rows)
+        share = 1 if one_core else threads // max(1, min(workers, len(batches)))
+        loops = not few and self._may_loop(tokens, share)
         return Division(batches, few, loops, copies, workers, share, by.streams)
 
     @property

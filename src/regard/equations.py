@@ -71,7 +71,10 @@ class Learned(NamedTuple):
 
 
 class FewRowsLimits(NamedTuple):
-    """Limits of the batches for which compiled loops are faster than a model's modules."""
+    """Limits of the batches that compiled loops decode in place of a model's modules.
+
+    Within the limits, the loops are faster; in fp32, they decode all batches.
+    """
 
     tokens: int
     """Batches are made smaller, to give more cores some work, down to this many source tokens."""

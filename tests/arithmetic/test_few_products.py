@@ -115,3 +115,26 @@ def test_sums_are_exact_on_a_processor_with_avx2_only() -> None:
     numba = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+fma"}
     environment = os.environ | numba | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
     subprocess.run([sys.executable, "-c", BY_AVX2], env=environment, check=True)
+
+
+WITHOUT_FMA = """
+import numpy as np
+from regard.arithmetic.loops.few_rows import project
+from regard.arithmetic.loops.products import pack
+
+draw = np.random.default_rng(0)
+x = draw.standard_normal((11, 300), np.float32)
+weight, numbers = draw.standard_normal((300, 40), np.float32), np.ones(80, np.float32)
+together, alone = np.empty((1, 11, 40), np.float32), np.empty((1, 1, 40), np.float32)
+project("float32")(x, pack(weight), numbers, together)
+assert np.allclose(together[0], x.astype(np.float64) @ weight + 1, atol=1e-3)
+for row in range(11):
+    project("float32")(x[row : row + 1].copy(), pack(weight), numbers, alone)
+    assert (alone[0, 0] == together[0, row]).all()
+"""
+
+
+def test_a_row_has_the_same_bits_on_a_processor_without_fma() -> None:
+    """Numba is told that this processor has no more than the oldest of its kind."""
+    environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+    subprocess.run([sys.executable, "-c", WITHOUT_FMA], env=environment, check=True)

@@ -36,6 +36,7 @@ from regard.arithmetic.few_rows_limits import few_rows_limits, suits_few_rows
 from regard.arithmetic.inference import ExactInference, Inference
 from regard.arithmetic.int8 import Int8Products, has_int8_training
 from regard.arithmetic.layouts import Int8Linear, Joined, LaidOut, PackedLinear, largest_weight
+from regard.arithmetic.loops.folder import can_keep_loops
 from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.products import OneDnnProducts, Products
 from regard.attention import MultiHeadAttention
@@ -231,11 +232,16 @@ def for_few_rows(model: Any) -> Any:
 
 @cache
 def can_use_loops() -> bool:
-    """Whether the loops are available: False if Numba is missing or cannot be imported.
+    """Whether the loops are available: False if Numba is missing, cannot be imported, or is off.
 
     The first call loads them (0.25 s) or, once per machine, compiles them (10 to 20 s).
     """
     try:
+        import numba
+
+        config: Any = numba.config
+        if config.DISABLE_JIT:  # NUMBA_DISABLE_JIT: Python would run the loops
+            return False
         _one_core()
     except (ImportError, OSError):
         return False
@@ -243,9 +249,14 @@ def can_use_loops() -> bool:
 
 
 def load_loops(device: torch.device) -> None:
-    """Load the compiled loops now, if training on this device may use them later."""
-    if device.type == "cpu":
-        can_use_loops()
+    """Load the compiled loops now, if training on this device may use them later.
+
+    At its end, a run may also translate in fp32, to choose its beam and alpha.
+    """
+    if device.type == "cpu" and can_use_loops() and can_keep_loops():
+        from regard.arithmetic.few_rows import compile_loops
+
+        compile_loops("float32")
 
 
 def _one_core() -> Any:

@@ -1,5 +1,6 @@
-"""Search with few hypotheses (rows) on a CPU, by compiled loops for the encoder and the decoder.
+"""Search on a CPU by compiled loops for the encoder and the decoder: in fp32, or with few rows.
 
+A row is a hypothesis. In fp32 any number of rows is decoded so, else few (`few_rows_limits`).
 With a small model, PyTorch needs thousands of operations for a sentence, and each takes longer to
 start than to compute. `FewRows` does the work of `Transformer.start` and `Transformer.step` by a
 few calls of loops. Its activations are in fp32, even if the weights are in bf16.
@@ -30,6 +31,8 @@ from regard.variants import SmoothFeedForward
 LOOPED_STEPS = 8
 """The most steps of a search that one loop makes. A sentence that ends before the loop ends stays
 in the batch at least until the loop ends."""
+IN_BF16 = "uint16"
+"""The type of the arrays that hold weights in bf16."""
 ROOM_FOR = 32
 """At first, each sentence gets space for the keys and values of this many steps with a beam of 4.
 When the space of all sentences together is full, it is doubled."""
@@ -48,8 +51,11 @@ class _Past:
     def take(self, slots: int) -> int:
         """Reserve the next `slots` free slots; return the index of the first of them."""
         first, self.filled = self.filled, self.filled + slots
-        while self.filled > self.stored.shape[1]:
-            self.stored = np.concatenate([self.stored, np.empty_like(self.stored)], axis=1)
+        layers, there, numbers = self.stored.shape
+        if self.filled > there:
+            more = np.empty((layers, max(self.filled, 2 * there), numbers), np.float32)
+            more[:, :first] = self.stored[:, :first]
+            self.stored = more
         return first
 
 
@@ -87,9 +93,8 @@ class FewRows:
     This object has a copy of the model's weights in another layout. In int8, the weights are
     rounded to 8 bits. The loops also round the inputs of linear layers, but only if the processor
     has VNNI or AVX2 (`loops.integers`); the model's own modules always round these inputs. In fp32,
-    a row has the same result whichever rows are beside it. The
-    layers of `model` must be as in the paper, except that their activation may be "swish";
-    `model.by.products` must be a `LaidOut`.
+    a row has the same result whichever rows are beside it. The layers of `model` must be as in the
+    paper, except that their activation may be "swish"; `model.by.products` must be a `LaidOut`.
     """
 
     def __init__(self, model: Any):
@@ -105,10 +110,9 @@ class FewRows:
         self._of_encoder = _in_order(products, _matrices(model.encoder))
         self._of_decoder = _in_order(products, _matrices(model.decoder))
         dtype = str(self._of_decoder[0].dtype)
-        in_bf16 = dtype == "uint16"
         # In bf16, oneDNN computes the logits: a loop would take longer.
-        self._output = None if in_bf16 else _in_order(products, [output])
-        if not in_bf16:
+        self._output = None if dtype == IN_BF16 else _in_order(products, [output])
+        if self._output:
             self._make_steps, self.by.granule = make_steps(dtype), LoopedSteps(self)
         self._encode_layers = loops.encode_layers(dtype)
         self._decode_layers = loops.decode_layers(dtype)
@@ -198,16 +202,16 @@ class FewRows:
         return torch.from_numpy(out[0])
 
 
-def compile_loops() -> None:
-    """Compile all loops of `regard.arithmetic`, for weights of all types.
+def compile_loops(*kinds: str) -> None:
+    """Compile all loops of `regard.arithmetic`, for weights of these types, or else of all types.
 
     Later commands load the loops from a cache.
     """
-    for weights in "float32", "uint16", integers.ROUNDED:
+    for weights in kinds or ("float32", "uint16", integers.ROUNDED):
         for loop in loops.encode_layers, loops.decode_layers, loops.project:
             loop(weights)
-    for weights in "float32", integers.ROUNDED:
-        make_steps(weights)
+        if weights != IN_BF16:
+            make_steps(weights)
 
 
 class LoopedSteps(Granule):

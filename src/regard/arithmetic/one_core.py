@@ -1,7 +1,7 @@
 """Implementations for a thread that uses one core: loops do the work between matrix products.
 
 PyTorch passes over all numbers once for each operation; a loop does several operations in one pass,
-on one core. In `regard.arithmetic`, only this module and `few_rows` import `loops`. Both are
+on one core. In `regard.arithmetic`, only this module and `few_rows` import loops. Both are
 imported only when loops are needed: the loops of this module take 0.25 s to load and, the first
 time on a machine, 10 to 20 s to compile.
 """

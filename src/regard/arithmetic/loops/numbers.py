@@ -88,7 +88,8 @@ def _cache() -> Iterator[None]:
     only if the loop's own file changes. It does not check the files of functions that a loop calls.
     """
     config: Any = numba.config
-    before, folder = config.CACHE_DIR, loops_folder() / f"loops-{_version()}"
+    before = config.CACHE_DIR  # NUMBA_CACHE_DIR, or from a file of Numba's settings
+    folder = Path(before or loops_folder()) / f"loops-{_version()}"
     if not os.access(folder, os.R_OK):  # unlike Path.exists, os.access does not raise
         _say_once()
     config.CACHE_DIR = str(folder)
@@ -107,6 +108,12 @@ def _say_once() -> None:
 def within(function: Function) -> Function:
     """A decorator for a function that loops call; the function is compiled into these loops."""
     inner: Any = njit(**_OPTIONS)(function)
+    return inner
+
+
+def within_in_order(function: Function) -> Function:
+    """`within`, but the compiler keeps each operation on numbers as it is written."""
+    inner: Any = njit(**_OPTIONS | {"fastmath": False})(function)
     return inner
 
 
@@ -160,6 +167,12 @@ def _write(row: Any, place: int, number: Any) -> Any:
         row[place] = number
 
     return bf16 if row.dtype.bitwidth == 16 else fp32
+
+
+@within_in_order
+def divide(x: float, y: float) -> f32:
+    """x / y, rounded once; a division in a loop may become a product with the rounded 1 / y."""
+    return f32(x) / f32(y)
 
 
 @within

@@ -9,7 +9,7 @@ import numpy as np
 from numba.extending import overload
 
 from regard.arithmetic.loops.few_rows import decode_layers, embed, project
-from regard.arithmetic.loops.numbers import Numbers, loop_for_weights, within
+from regard.arithmetic.loops.numbers import Numbers, divide, loop_for_weights, within
 from regard.arithmetic.loops.search import (
     HYPOTHESES,
     choose_hypotheses,
@@ -104,7 +104,7 @@ def _continuations(
                 tokens[s, place, i] = live[0][s, parent, i]
             tokens[s, place, length] = new[s, place]
             rows[s, place] = parent + beams * s
-            scores[s, place] = log_p[s, place] / penalty
+            scores[s, place] = divide(log_p[s, place], penalty)
     return longer
 
 

@@ -1,8 +1,9 @@
-"""Vectors of fp32 numbers, for compiled loops whose results must not depend on their other work.
+"""Vectors of fp32 numbers, for compiled loops whose sums have a fixed order.
 
 The compiler may add the terms of a loop's sum in any order (`numbers`), and may choose another
 order for each place where a sum is written. In these functions, each instruction is written down,
-so that the order of a sum is fixed. A vector has `LANES` numbers.
+so that the order of a sum is fixed. A vector has `LANES` numbers. `integers` has vectors of its
+own, and shares the functions at the end of this module.
 """
 
 import platform
@@ -18,7 +19,7 @@ from numba.extending import models, register_model
 FEATURES = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
 """The features that Numba knows, each after a "+" if the processor has it, else after a "-"."""
 LANES = 16 if "+avx512f" in FEATURES else 8
-_FUSES = "+fma" in FEATURES or platform.machine() in ("aarch64", "arm64")
+_FUSES = "+fma" in FEATURES or platform.machine().lower() in ("aarch64", "arm64")
 """Whether the processor multiplies and adds by one instruction, with one rounding."""
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 _INTEGERS = ir.VectorType(ir.IntType(32), LANES)
@@ -46,8 +47,7 @@ _KIND = _Vector()
 def load(typing: Any, array: Any, place: Any) -> Any:
     """`LANES` elements of an array, from `place` on, in fp32.
 
-    The array is in fp32, in bf16 (as 16 bits), or has integers of 8 bits. `place` counts the
-    elements of all rows, if the array has several.
+    The array is in fp32, in bf16 (as 16 bits), or has integers of 8 bits.
     """
     width = array.dtype.bitwidth
     elements = _VECTOR if width == 32 else ir.VectorType(ir.IntType(width), LANES)
@@ -93,7 +93,9 @@ def multiply_add(typing: Any, x: Any, y: Any, sums: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         if _FUSES:
             return call(builder, f"llvm.fma.v{LANES}f32", _VECTOR, *given)
-        return builder.fadd(builder.fmul(*given[:2]), given[2])
+        # Numba lets the compiler reorder instructions that have no flags of their own.
+        flags = ("nsz",)
+        return builder.fadd(builder.fmul(*given[:2], flags=flags), given[2], flags=flags)
 
     return _KIND(_KIND, _KIND, _KIND), generate
 
