@@ -154,7 +154,7 @@ def test_loops_decode_a_sentence_to_the_same_bits_in_any_batch(
         weights = Transformer(recipe.model, tokenizer.size).named_parameters()
         write_model(tmp_path / name, recipe, tokenizer, {k: w.detach() for k, w in weights}, {})
     some = load(*(tmp_path / name for name in "ab"[:members]))
-    long = " ".join(BUILT_IN * 8)  # longer than FEW_TOKENS, and than what the others have
+    long = " ".join(BUILT_IN * 2)  # more pieces than FEW_TOKENS
     lines = [*SENTENCES, long]
     some.accept_longer()
     together = [exactly(best) for best in some.stream(lines, n_best=beam)]
@@ -178,7 +178,6 @@ def test_by_default_nothing_is_tried_and_batches_stay(
         assert max(heard.rows) > 5
         assert not some.one_by_one
     assert found[1] == found[2]
-    assert [t.text for t in found[0]] == [t.text for t in found[1]]
 
 
 def test_a_model_whose_weights_are_not_laid_out_goes_one_by_one(model: Path) -> None:

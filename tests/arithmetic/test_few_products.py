@@ -16,7 +16,7 @@ pytest.importorskip("numba")
 from regard.arithmetic.layouts import largest_weight
 from regard.arithmetic.loops import integers
 from regard.arithmetic.loops.few_rows import project
-from regard.arithmetic.loops.products import pack
+from regard.arithmetic.loops.products import in_blocks
 
 SIZES = st.integers(1, 70)
 PACKING = pytest.mark.skipif(integers.ROUNDED == "int8", reason="this processor has no AVX2")
@@ -28,12 +28,12 @@ def weights_of(kind: str, weight: Any) -> tuple[Any, Any]:
     if kind in ("int8", "int32"):
         most = largest_weight() if kind == "int32" else 127
         rounded = np.clip(np.round(weight * 60), -most, most).astype(np.int8)
-        array = integers.pack(rounded) if kind == "int32" else pack(rounded)
+        array = integers.pack(rounded) if kind == "int32" else in_blocks(rounded)
         return array, rounded.astype(np.float64)
     if kind == "uint16":
         bits = weight.view(np.uint32) >> 16
-        return pack(bits.astype(np.uint16)), (bits << 16).view(np.float32).astype(np.float64)
-    return pack(weight), weight.astype(np.float64)
+        return in_blocks(bits.astype(np.uint16)), (bits << 16).view(np.float32).astype(np.float64)
+    return in_blocks(weight), weight.astype(np.float64)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,7 +103,7 @@ x[0], x[1] = 255, 1
 weight = draw.integers(-64, 65, (40, 21), np.int8)
 weight[:, 0], weight[:, 1] = 64, -64
 ones, zeros, y = np.ones(21, np.float32), np.zeros(21, np.float32), np.empty((8, 21), np.float32)
-multiply(x, pack(weight), np.ones(8, np.float32), ones, zeros, y)
+multiply(x, in_blocks(weight), np.ones(8, np.float32), ones, zeros, y)
 assert (y == (x.astype(int) - 128) @ weight).all()
 """
 
@@ -120,16 +120,16 @@ def test_sums_are_exact_on_a_processor_with_avx2_only() -> None:
 WITHOUT_FMA = """
 import numpy as np
 from regard.arithmetic.loops.few_rows import project
-from regard.arithmetic.loops.products import pack
+from regard.arithmetic.loops.products import in_blocks
 
 draw = np.random.default_rng(0)
 x = draw.standard_normal((11, 300), np.float32)
 weight, numbers = draw.standard_normal((300, 40), np.float32), np.ones(80, np.float32)
 together, alone = np.empty((1, 11, 40), np.float32), np.empty((1, 1, 40), np.float32)
-project("float32")(x, pack(weight), numbers, together)
+project("float32")(x, in_blocks(weight), numbers, together)
 assert np.allclose(together[0], x.astype(np.float64) @ weight + 1, atol=1e-3)
 for row in range(11):
-    project("float32")(x[row : row + 1].copy(), pack(weight), numbers, alone)
+    project("float32")(x[row : row + 1].copy(), in_blocks(weight), numbers, alone)
     assert (alone[0, 0] == together[0, row]).all()
 """
 

@@ -110,6 +110,7 @@ def test_batches_are_made_and_tested_for_the_wider_beam(
         return True
 
     monkeypatch.setattr(type(translator.model.by), "batches_agree", agree)
+    monkeypatch.setattr(translator.model.by, "few_rows_limits", None)
     monkeypatch.setattr(translator, "exact", True)
     monkeypatch.setattr(translator, "_tried", {})
     search_again(translator, SENTENCES)

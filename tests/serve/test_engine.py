@@ -72,6 +72,7 @@ def test_a_server_is_not_copied(
 ) -> None:
     """A copy of the process would keep the sockets of its clients open."""
     monkeypatch.setattr(decoding, "COPIES_FROM", 0)
+    monkeypatch.setattr(translator.model.by, "few_rows_limits", None)
     monkeypatch.setattr(Arithmetic, "batch_tokens", 8)
     monkeypatch.setattr(decoding, "can_be_copied", lambda: True)
     monkeypatch.setattr(division, "Copies", lambda *_: pytest.fail("copied"))

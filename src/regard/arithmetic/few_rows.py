@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from regard.arithmetic.layouts import LaidOut
 from regard.arithmetic.loops import few_rows as loops
 from regard.arithmetic.loops import integers
-from regard.arithmetic.loops.products import pack
+from regard.arithmetic.loops.products import in_blocks
 from regard.arithmetic.loops.steps import make_steps
 from regard.arithmetic.one_core import OneCoreInference, array, arrays
 from regard.granules import ONE_STEP, Granule, StepRules, Value
@@ -275,8 +275,8 @@ def _in_order(
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """Two flat arrays: one of all matrices; one of all scales, biases and parameters of LayerNorms.
 
-    Each matrix is arranged by `products.pack`; but if it has 8-bit weights and the processor has
-    VNNI or AVX2, it is arranged by `integers.pack`.
+    Each matrix is arranged by `products.in_blocks`; but if it has 8-bit weights and the processor
+    has VNNI or AVX2, it is arranged by `integers.pack`.
     """
     weights, numbers = list[NDArray[Any]](), list[Tensor]()
     for part in parts:
@@ -285,6 +285,6 @@ def _in_order(
         else:
             weight, scale, bias = products.dense(part)
             packs = weight.dtype == torch.int8 and integers.ROUNDED == "int32"
-            weights.append((integers.pack if packs else pack)(array(weight)))
+            weights.append((integers.pack if packs else in_blocks)(array(weight)))
             numbers += [scale, bias]
     return np.concatenate(weights), array(torch.cat([each.float() for each in numbers]))

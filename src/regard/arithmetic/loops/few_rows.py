@@ -2,8 +2,8 @@
 
 With few positions, most of a step's time passes between PyTorch's operations, so one call of a loop
 computes all layers. The array `weights` has all matrices W, one after another, each arranged by
-`products.pack` or `integers.pack`. The array `numbers` has all scales, biases and parameters of
-LayerNorms. The elements of both arrays are in the order in which the layers use them;
+`products.in_blocks` or `integers.pack`. The array `numbers` has all scales, biases and parameters
+of LayerNorms. The elements of both arrays are in the order in which the layers use them;
 `regard.arithmetic.few_rows` makes the arrays. Weights are in fp32, in bf16, or in integers of 8
 bits. Each output of a matrix is multiplied by a scale, which is 1 unless the weights are integers.
 Activations are in fp32.

@@ -163,11 +163,11 @@ def _add(typing: Any, sums: Any, four: Any, weights: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         sums, four, weights = given
-        spread = alike(builder, four, _VECTOR)
+        same = alike(builder, four, _VECTOR)
         if _BY_VNNI:
             name = f"llvm.x86.avx512.vpdpbusd.{32 * _LANES}"
-            return call(builder, name, _VECTOR, sums, spread, weights)
-        numbers = [builder.bitcast(each, _BYTES) for each in (spread, weights)]
+            return call(builder, name, _VECTOR, sums, same, weights)
+        numbers = [builder.bitcast(each, _BYTES) for each in (same, weights)]
         pairs = call(builder, "llvm.x86.avx2.pmadd.ub.sw", _SHORTS, *numbers)
         ones = ir.Constant(_SHORTS, [1] * (2 * _LANES))
         return builder.add(sums, call(builder, "llvm.x86.avx2.pmadd.wd", _VECTOR, pairs, ones))

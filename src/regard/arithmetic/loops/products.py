@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from regard.arithmetic.loops.int8 import round_unsigned_rows
 from regard.arithmetic.loops.integers import multiply, packed_size
 from regard.arithmetic.loops.numbers import Numbers, within
-from regard.arithmetic.loops.vectors import LANES, load, multiply_add, spread, store
+from regard.arithmetic.loops.vectors import LANES, load, multiply_add, store, vector_of
 
 _BLOCK = 2 * LANES
 """The number of outputs in a block. For each row of x, a block has two vectors of sums."""
@@ -23,7 +23,7 @@ _ROWS = 4
 """The number of rows of x that `_four_rows` multiplies by a block of weights."""
 
 
-def pack(weight: NDArray[Any]) -> NDArray[Any]:
+def in_blocks(weight: NDArray[Any]) -> NDArray[Any]:
     """Arrange a matrix, [inputs, outputs], for `apply_layer`.
 
     Outputs are padded with zeros to whole blocks. Blocks follow one another; each has the weights
@@ -45,10 +45,10 @@ def _four_rows(
     only.
     """
     x0, x1, x2, x3 = x[0], x[1], x[2], x[3]
-    a0 = b0 = a1 = b1 = a2 = b2 = a3 = b3 = spread(f32(0))
+    a0 = b0 = a1 = b1 = a2 = b2 = a3 = b3 = vector_of(f32(0))
     for k in range(len(x0)):
         u, v = load(weights, k * _BLOCK), load(weights, k * _BLOCK + LANES)
-        r0, r1, r2, r3 = spread(x0[k]), spread(x1[k]), spread(x2[k]), spread(x3[k])
+        r0, r1, r2, r3 = vector_of(x0[k]), vector_of(x1[k]), vector_of(x2[k]), vector_of(x3[k])
         a0, b0 = multiply_add(r0, u, a0), multiply_add(r0, v, b0)
         a1, b1 = multiply_add(r1, u, a1), multiply_add(r1, v, b1)
         a2, b2 = multiply_add(r2, u, a2), multiply_add(r2, v, b2)
@@ -70,7 +70,7 @@ def _store_block(row: Numbers, place: int, first: Any, second: Any) -> None:
 def _multiply(x: Numbers, weights: Numbers, numbers: Numbers, y: Numbers) -> int:
     """Write (x W^T) * scale + b to y, [rows, outputs]; return the number of elements of W.
 
-    `weights` begins with W, as `pack` arranges it; `numbers` begins with the scale and b.
+    `weights` begins with W, as `in_blocks` arranges it; `numbers` begins with the scale and b.
     """
     inputs, outputs, whole = x.shape[1], y.shape[1], len(x) // _ROWS * _ROWS
     scale, bias, size = numbers[:outputs], numbers[outputs : 2 * outputs], inputs * _BLOCK
@@ -109,7 +109,7 @@ def apply_layer(x: Any, weights: Any, numbers: Any, y: Any) -> Any:
 
     W is the first matrix in `weights`. `numbers` begins with the scale and b, both [outputs]. If W
     is arranged by `integers.pack`, each row of x is rounded to 8 bits; otherwise W is arranged by
-    `pack`. Only compiled functions can call `apply_layer`; the call goes to the function that
+    `in_blocks`. Only compiled functions can call `apply_layer`; the call goes to the function that
     `_for_weights` returns.
     """
 

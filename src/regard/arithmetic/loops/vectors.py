@@ -77,7 +77,7 @@ def store(typing: Any, array: Any, place: Any, vector: Any) -> Any:
 
 
 @intrinsic
-def spread(typing: Any, number: Any) -> Any:
+def vector_of(typing: Any, number: Any) -> Any:
     """A vector whose elements are all the same number."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
