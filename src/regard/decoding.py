@@ -221,23 +221,29 @@ class Decoding:
         workers = by.streams.count if by.streams else usual_workers() if self._by_cores else 1
         may_copy = may_copy and self._can_copy(tokens)
         few, batches = self._few(sources, tokens)
-        alone = self._by_cores and self.one_by_one
+        alone = self._on_one_core
         if not few:
             sizes = SMALL_BATCH, self._most_tokens()
             batches = self._batches(sources, *sizes, threads if may_copy else workers)
         copies = useful_copies(len(batches)) if may_copy else 0
         if few or alone:
             workers = threads  # a loop uses one core, and so does an exact batch of one sentence
-        # In fp32, sums by PyTorch, which a second search makes, must not be divided among threads.
-        one_core = copies or alone or (few and self._all_by_few_rows)
-        share = 1 if one_core else threads // max(1, min(workers, len(batches)))
-        loops = not few and self._may_loop(tokens, share)
+        share = 1 if copies or alone else threads // max(1, min(workers, len(batches)))
+        loops = self._may_loop(tokens, share)
         return Division(batches, few, loops, copies, workers, share, by.streams)
 
     @property
     def _by_cores(self) -> bool:
         """Whether several batches are decoded at the same time, each by some cores of a CPU."""
         return self.model.by.side_by_side and not computes_beside(self.model.device)
+
+    @property
+    def _on_one_core(self) -> bool:
+        """Whether one core decodes each batch, so that no sum is divided among threads.
+
+        In fp32, also the sums that a second search makes by PyTorch then have a fixed order.
+        """
+        return self._by_cores and (self.one_by_one or self._all_by_few_rows)
 
     def _most_tokens(self) -> int:
         """The largest number of source tokens in a batch; `_batches` lowers it for beams above 4.

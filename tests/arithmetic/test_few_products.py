@@ -103,7 +103,7 @@ x[0], x[1] = 255, 1
 weight = draw.integers(-64, 65, (40, 21), np.int8)
 weight[:, 0], weight[:, 1] = 64, -64
 ones, zeros, y = np.ones(21, np.float32), np.zeros(21, np.float32), np.empty((8, 21), np.float32)
-multiply(x, in_blocks(weight), np.ones(8, np.float32), ones, zeros, y)
+multiply(x, pack(weight), np.ones(8, np.float32), ones, zeros, y)
 assert (y == (x.astype(int) - 128) @ weight).all()
 """
 
