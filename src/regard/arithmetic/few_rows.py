@@ -287,4 +287,5 @@ def _in_order(
             packs = weight.dtype == torch.int8 and integers.ROUNDED == "int32"
             weights.append((integers.pack if packs else in_blocks)(array(weight)))
             numbers += [scale, bias]
-    return np.concatenate(weights), array(torch.cat([each.float() for each in numbers]))
+    together = weights[0] if len(weights) == 1 else np.concatenate(weights)
+    return together, array(torch.cat([each.float() for each in numbers]))

@@ -130,7 +130,7 @@ class LaidOut(Products):
         else:
             weight, scale = weight.t(), torch.ones(len(weight))
         bias = torch.zeros(len(scale)) if layout.bias is None else layout.bias.float()
-        return Dense(weight.contiguous(), scale, bias)
+        return Dense(weight, scale, bias)
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
         """x W^T + b of all layers, side by side, by one product; then ReLU if `relu`."""

@@ -30,9 +30,11 @@ def in_blocks(weight: NDArray[Any]) -> NDArray[Any]:
     of its first input, then those of the next one.
     """
     inputs, outputs = weight.shape
-    padded = np.zeros((inputs, outputs + -outputs % _BLOCK), weight.dtype)
-    padded[:, :outputs] = weight
-    return np.ascontiguousarray(padded.reshape(inputs, -1, _BLOCK).swapaxes(0, 1)).ravel()
+    whole = outputs // _BLOCK * _BLOCK
+    blocks = np.zeros((-(-outputs // _BLOCK), inputs, _BLOCK), weight.dtype)
+    blocks[: whole // _BLOCK] = weight[:, :whole].reshape(inputs, -1, _BLOCK).swapaxes(0, 1)
+    blocks[whole // _BLOCK :, :, : outputs - whole] = weight[:, whole:]
+    return blocks.ravel()
 
 
 @within
