@@ -221,7 +221,7 @@ class Decoding:
         workers = by.streams.count if by.streams else usual_workers() if self._by_cores else 1
         may_copy = may_copy and self._can_copy(tokens)
         few, batches = self._few(sources, tokens)
-        alone = self._on_one_core
+        alone = self._on_one_core(few)
         if not few:
             sizes = SMALL_BATCH, self._most_tokens()
             batches = self._batches(sources, *sizes, threads if may_copy else workers)
@@ -237,13 +237,13 @@ class Decoding:
         """Whether several batches are decoded at the same time, each by some cores of a CPU."""
         return self.model.by.side_by_side and not computes_beside(self.model.device)
 
-    @property
-    def _on_one_core(self) -> bool:
+    def _on_one_core(self, few: list[FewRows]) -> bool:
         """Whether one core decodes each batch, so that no sum is divided among threads.
 
-        In fp32, also the sums that a second search makes by PyTorch then have a fixed order.
+        `few` decode the batches; it is empty if the modules do. In fp32, also the sums that a
+        second search makes by PyTorch then have a fixed order.
         """
-        return self._by_cores and (self.one_by_one or self._all_by_few_rows)
+        return self._by_cores and (self.one_by_one or bool(few and self._all_by_few_rows))
 
     def _most_tokens(self) -> int:
         """The largest number of source tokens in a batch; `_batches` lowers it for beams above 4.

@@ -279,6 +279,12 @@ def test_the_modules_decode_until_loops_pay_and_where_rows_are_many(
         translator.translate(LINES[:3])
 
 
+def test_blank_lines_load_no_loops(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_without(ONEDNN)
+    monkeypatch.setattr(regard.decoding, "for_few_rows", lambda _: pytest.fail("loaded"))
+    assert load(directory).translate(["", " "]) == ["", ""]
+
+
 def test_many_cores_share_few_sentences_in_8_bits(
     in_8_bits: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
