@@ -50,7 +50,7 @@ of the whole text."""
 FEW_FROM = 4096
 """In bf16 and int8, if `exact` is False, the compiled loops of `arithmetic.few_rows.FewRows` decode
 batches of few rows once this many source tokens have been decoded, or if a text has at least
-LOOPS_FROM. These loops take 0.3 s to load and, the first time on a machine, 15 to 45 s to compile.
+LOOPS_FROM. These loops load in 0.3 to 1 s; the first time on a machine, they compile in 15 to 45 s.
 A server uses the loops from the start. In fp32, they decode every text, so that a sentence has the
 same result whatever the length of the text."""
 FEW_TOKENS = 512

@@ -36,7 +36,6 @@ from regard.arithmetic.few_rows_limits import few_rows_limits, suits_few_rows
 from regard.arithmetic.inference import ExactInference, Inference
 from regard.arithmetic.int8 import Int8Products, has_int8_training
 from regard.arithmetic.layouts import Int8Linear, Joined, LaidOut, PackedLinear, largest_weight
-from regard.arithmetic.loops.folder import can_keep_loops
 from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.products import OneDnnProducts, Products
 from regard.attention import MultiHeadAttention
@@ -221,7 +220,8 @@ def for_few_rows(model: Any) -> Any:
     """A `FewRows` that computes `start` and `step` of this model by compiled loops, or None.
 
     The result is None if `model.by.few_rows_limits` is None, if loops are not available, or if they
-    cannot compute the model. Loading them takes 0.3 s, or 15 to 45 s the first time on a machine.
+    cannot compute the model. Loading them takes 0.3 to 1 s; the first time on a machine, compiling
+    them takes 15 to 45 s.
     """
     if model.by.few_rows_limits is None or not suits_few_rows(model) or not can_use_loops():
         return None
@@ -249,14 +249,9 @@ def can_use_loops() -> bool:
 
 
 def load_loops(device: torch.device) -> None:
-    """Load the compiled loops now, if training on this device may use them later.
-
-    At its end, a run may also translate in fp32, to choose its beam and alpha.
-    """
-    if device.type == "cpu" and can_use_loops() and can_keep_loops():
-        from regard.arithmetic.few_rows import compile_loops
-
-        compile_loops("float32")
+    """Load the compiled loops now, if training on this device may use them later."""
+    if device.type == "cpu":
+        can_use_loops()
 
 
 def _one_core() -> Any:

@@ -2,6 +2,7 @@
 
 This module is for what `FewRows` does not decode exactly: bf16, int8, variants of the model, and
 all models where compiled loops cannot be used or kept.
+
 The result of a matrix product for one row may have other bits if there are more rows, because the
 kernel may then add in another order. All other operations compute each number or each row by
 itself, and `Int8Linear` adds integers, which is exact in any order. The remaining matrix products

@@ -1,8 +1,8 @@
 """Search on a CPU by compiled loops for the encoder and the decoder: in fp32, or with few rows.
 
-A row is a hypothesis. In fp32 any number of rows is decoded so, else few (`few_rows_limits`).
-With a small model, PyTorch needs thousands of operations for a sentence, and each takes longer to
-start than to compute. `FewRows` does the work of `Transformer.start` and `Transformer.step` by a
+A row is a hypothesis. In fp32, these loops decode any number of rows; in bf16 and int8, they decode
+only few rows (`few_rows_limits`). With a small model, PyTorch needs thousands of operations for a
+sentence, and each takes longer to start than to compute. `FewRows` does the work of `Transformer.start` and `Transformer.step` by a
 few calls of loops. Its activations are in fp32, even if the weights are in bf16.
 """
 
@@ -202,12 +202,12 @@ class FewRows:
         return torch.from_numpy(out[0])
 
 
-def compile_loops(*kinds: str) -> None:
-    """Compile all loops of `regard.arithmetic`, for weights of these types, or else of all types.
+def compile_loops() -> None:
+    """Compile all loops of `regard.arithmetic`, for weights of all types.
 
     Later commands load the loops from a cache.
     """
-    for weights in kinds or ("float32", "uint16", integers.ROUNDED):
+    for weights in "float32", IN_BF16, integers.ROUNDED:
         for loop in loops.encode_layers, loops.decode_layers, loops.project:
             loop(weights)
         if weights != IN_BF16:

@@ -130,7 +130,7 @@ def from_bits(integer: u32) -> f32:
 
 
 def read(number: Any) -> Any:
-    """The value, in fp32, of a number in fp32 or in bf16 (as 16 bits), or of an 8-bit integer.
+    """The value, in fp32, of a number in fp32 or in bf16 (as 16 bits).
 
     Only compiled functions can call `read`; the call goes to the function that `_read` returns.
     """
@@ -144,10 +144,7 @@ def _read(number: Any) -> Any:
     def fp32(number: Any) -> Any:
         return number
 
-    def int8(number: Any) -> Any:
-        return f32(number)
-
-    return {8: int8, 16: bf16}.get(number.bitwidth, fp32)
+    return bf16 if number.bitwidth == 16 else fp32
 
 
 def write(row: Any, place: int, number: Any) -> None:

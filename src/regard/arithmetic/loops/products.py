@@ -1,4 +1,4 @@
-"""The product of a few rows and a matrix of weights in fp32, in bf16 or in 8-bit integers.
+"""The product of rows and a matrix of weights in fp32, in bf16 or in 8-bit integers.
 
 An output of a row is the sum of its products in the order of the inputs, whichever rows are beside
 it, so a row has the same result in any batch.

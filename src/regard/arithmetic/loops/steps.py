@@ -1,4 +1,4 @@
-"""A loop that makes several steps of a search (§6.1) with a few rows.
+"""A loop that makes several steps of a search (§6.1).
 
 The rules are those of `regard.search`; `regard.arithmetic.few_rows` calls the loop.
 """
