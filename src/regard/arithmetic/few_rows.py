@@ -3,7 +3,8 @@
 A row is a hypothesis. In fp32, these loops decode any number of rows; in bf16 and int8, they decode
 only few rows (`few_rows_limits`). With a small model, PyTorch needs thousands of operations for a
 sentence, and each takes longer to start than to compute. `FewRows` does the work of
-`Transformer.start` and `Transformer.step` by a few calls of loops. Its activations are in fp32, even if the weights are in bf16.
+`Transformer.start` and `Transformer.step` by a few calls of loops. Its activations are in fp32,
+even if the weights are in bf16.
 """
 
 from __future__ import annotations
