@@ -87,7 +87,7 @@ class Diverged(TrainingError):
 
 
 class MissingExtra(RegardError):
-    """A feature needs an optional dependency; the message gives the command to install it."""
+    """A feature needs a package that is not installed; the message tells how to install it."""
 
     def __init__(self, feature: str, extra: str):
         super().__init__(f"{feature} needs an extra: pip install 'regard[{extra}]'")

@@ -206,10 +206,10 @@ def most_likely(
 ) -> Ranking:
     """The `count` most likely continuations of each sentence, by live + log softmax(logits).
 
-    `live` is log P of each hypothesis (§6.1). The most likely continuation is first. Tokens in
-    `never` are left out. Equally likely continuations are in the order of their hypotheses, then of
-    their tokens. If all logits of a row are -inf, the row has no continuation: log p is -inf for
-    all its tokens.
+    `live` is log P of each hypothesis (§6.1); each row of `logits` belongs to one hypothesis. The
+    most likely continuation is first. Equally likely continuations are in the order of their
+    hypotheses, then of their tokens. Tokens in `never`, and all tokens of a row whose logits are
+    all -inf, have the log-probability -inf: they are returned only if there are too few others.
     """
     vocabulary, beams = logits.shape[1], live.shape[1]
     log_p = logits.float().log_softmax(-1)

@@ -1,10 +1,11 @@
 """Tables 2, 3 and 4 of the paper as values: all printed results, and recipes of the paper's models.
 
-The paper is "Attention Is All You Need", arXiv 1706.03762v7. If a recipe needs a number that the
-paper does not print, the docstring of the recipe says where the number is from. A recipe of Table 3
-is the base model with the changes printed in the table; `big` also averages more checkpoints
-(§6.1). In a recipe file, `base = "A1"`, or any other name in `PAPER_RECIPES`, starts from that
-recipe. Table 1 is in `complexity`.
+The paper is "Attention Is All You Need", arXiv 1706.03762v7. The docstrings below name the main
+choices that the paper does not print, and say where they are from; other such values are defaults
+of `Recipe`. A recipe of Table 3 is the base model with the changes printed in the table. `big` also
+saves its checkpoints at other steps, and averages more of them (§6.1). In a recipe file,
+`base = "A1"`, or any other name in `PAPER_RECIPES`, starts from that recipe. Table 1 is in
+`complexity`.
 """
 
 from collections.abc import Mapping

@@ -190,9 +190,9 @@ class DataRecipe(Section):
     """A pair of the training text is left out if a side has more than ten characters and is more
     than this many times as long as the other side."""
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """For a translator: the fraction of the different pairs of the training text that is used; they
-    are drawn at random. With the same seed, a larger share has all pairs of a smaller one. The
-    paper uses the whole text."""
+    """For a translator: the probability with which each pair of the training text is drawn; other
+    pairs are not used. Equal pairs are drawn together. With the same seed, a larger share has all
+    pairs of a smaller one. The paper uses the whole text."""
     deduplicate: bool = False
     """Whether only the first of identical pairs is kept; with --mix, the first in each file."""
     held_out: Count = 1000
@@ -221,7 +221,10 @@ BleuTokenizer = Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "no
 
 
 class TrainingRecipe(Section):
-    """§5.2 to §5.4: duration, learning rate, regularisation, validation and checkpoints."""
+    """§5.2 to §5.4 and §6.1: duration, optimizer, label smoothing, validation and checkpoints.
+
+    Dropout (§5.4) is in the section [model].
+    """
 
     steps: Count = 100_000
     """The number of optimizer steps."""

@@ -221,10 +221,11 @@ class Halves:
 
 
 class BySize:
-    """Learns by `whole`; from large batches, possibly by `Halves` or with another arithmetic.
+    """Learns from small batches by `whole`; large batches may be computed in another way.
 
-    "Arithmetic" means an implementation of the paper's equations. `chosen` has the arithmetics, and
-    says which batches are large.
+    The other way is `Halves`, or `whole` with another arithmetic. "Arithmetic" means an
+    implementation of the paper's equations. `chosen` has the arithmetics, and says which batches
+    are large.
     """
 
     def __init__(self, whole: Whole, chosen: ForTraining, *, can_halve: bool):

@@ -41,8 +41,9 @@ BLOCKS = (4, 8, *range(16, 257, 16))
 """The possible numbers of rows of a block. A block has more than 1 row, because another kernel
 multiplies a single row; it has up to 256 rows, because many small blocks are slow."""
 WIDTH = 8
-"""Sources are padded to a multiple of `WIDTH` tokens, because PyTorch computes fewer queries by
-another kernel, which may round differently. With `exact=False`, decoding does not pad them so."""
+"""Padding rounds up the number of tokens of a source to a multiple of `WIDTH`, but not above the
+number of positions of the model. PyTorch computes fewer queries than `WIDTH` by another kernel,
+which may round differently. With `exact=False`, decoding does not pad sources in this way."""
 
 
 class BlockedLinear(PackedLinear):

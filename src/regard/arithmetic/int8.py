@@ -79,7 +79,7 @@ def _product(
 
 def _exact_product(a: Tensor, b: Tensor) -> Tensor:
     """The product of two int8 matrices, in int32; its sums are exact."""
-    # If b has only one row, _int_mm of PyTorch 2.13 on a CPU reads from the wrong place.
+    # On some CPUs, _int_mm of PyTorch 2.13 gives a wrong result if b has only one row.
     return torch._int_mm(a, b) if len(b) > 1 else a.int() * b.int()
 
 

@@ -232,7 +232,7 @@ def _server(app: "ASGIApp", timeout: float) -> "Server":
         access_log=False,  # an access log would show query strings, which may hold users' texts
         server_header=False,
         # With httptools, the body of a request that offers another protocol (`Upgrade`) would be
-        # read as the next request.
+        # lost or, if it arrives after the head, be read as the next request.
         http="h11",
         ws="none",
         timeout_graceful_shutdown=int(timeout) + 1,

@@ -290,9 +290,10 @@ def _was_waited_for(pool: Sequence[Hypothesis], recipe: SearchRecipe, n_best: in
 
     Our search ends when `beam` hypotheses have finished and the best live hypothesis, scored at its
     present length, is no better than the `beam`-th best finished hypothesis. The live hypotheses of
-    earlier steps are not known. But a live hypothesis is at least as likely as every hypothesis
-    that it grows into, so the best live hypothesis is at least as likely as each longer hypothesis
-    in `pool`.
+    earlier steps are not known. But at each step, the best live hypothesis is at least as likely as
+    each longer hypothesis in `pool`, because one of the live hypotheses grows into it. So if a
+    longer hypothesis is likely enough to keep the search going, the search goes on. If no longer
+    hypothesis is, the search may have ended at this step, and the result is False.
     """
     # With a beam of 1, there is one hypothesis. If alpha is 0, the score is log p, which
     # only falls: no hypothesis that finishes after the end of our search would be better.

@@ -223,7 +223,7 @@ def _certified(
 ) -> Certificate:
     """Compare `model` with `theirs`, the exported model, and return the certificate.
 
-    Both models search with the same settings. Raises ModelError if logits differ too much.
+    Both models search with the same settings. Raises ModelError as `certify` does.
     """
     rules = _rules(model, format)
     return certify(

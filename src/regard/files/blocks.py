@@ -237,10 +237,11 @@ class Blocks:
         weakref.finalize(self, os.close, self._claims)
 
     def _claim(self, number: int, *, wait: bool = False) -> bool:
-        """Lock byte `number` of the file "claims", even if the file is shorter.
+        """Lock byte `number` of the file "claims"; the file may end before that byte.
 
-        If another process holds the lock, wait for the lock if `wait` is True, else return False.
-        Raises RegardError if the file system has no locks.
+        Returns True after locking. If another process holds the lock, the call waits if `wait` is
+        True; if not, it returns False. Raises RegardError if locking fails for another reason, for
+        example because the file system has no locks.
         """
         kind = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
         try:

@@ -201,9 +201,10 @@ class Processes:
         return ended
 
     def _lives(self, rank: int) -> bool:
-        """Whether a process runs; True if this is unknown.
+        """Whether the process with this rank runs; True if this is unknown.
 
-        It is unknown for a process on another host or in another container.
+        It is unknown if the process is on another host or in another container, or if the store or
+        /proc cannot be read.
         """
         with suppress(OSError, RuntimeError):
             place, process = self.store.get(f"process/{rank}").decode().split()

@@ -242,7 +242,7 @@ def _affordable(translator: Translator, sources: Sequence[str], seconds: float) 
 
 
 def spread(lines: Sequence[str], most: int) -> list[str]:
-    """At most `most` of the lines, at equal distances.
+    """At most `most` of the lines, evenly spread over all lines.
 
     A development set often has one document after the other, so its beginning may be unlike the
     rest: the first 471 sentences of newstest2012 are much harder than the whole set.

@@ -54,7 +54,7 @@ class Finished(NamedTuple):
     seed: int
     numbers: Measured
     number: int
-    """How many parts are finished, over all seeds, this part included."""
+    """How many finished parts have been reported so far, over all seeds, this part included."""
     total: int
     """How many parts there are, over all seeds."""
 

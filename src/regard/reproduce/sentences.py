@@ -89,7 +89,8 @@ _FASTER = (
     "based on recurrent or convolutional layers."
 )
 _FAMILIES = {"recurrent": "순환", "convolutional": "합성곱", "dilated": "팽창 합성곱"}
-"""The Korean names of the families of models besides the Transformer, by their rows of Table 2."""
+"""The Korean names of the families of models other than the Transformer. Each key is the name of
+the family's row in the Table 2 that `regard reproduce` makes (`table2.family_recipes`)."""
 PAPER_SENTENCES = (
     _table_3(_SINGLE, "8 heads have a higher BLEU than one", "헤드 8개의 BLEU가 1개보다 높다",
              ("base", "A1")),

@@ -88,13 +88,16 @@ class Clock:
         return [by_clock, resume, first and left <= 0, cooled, *signals]
 
     def due(self, state: TrainingState, wishes: list[int]) -> Due:
-        """Decide what to do after this step.
+        """Decide what is due after this step.
 
-        After the last step: log, validate, and save a checkpoint, at least for resuming.
         `wishes` holds the numbers that the method `wishes` returned, summed over all processes, so
-        that all processes decide alike. A cooldown that `wishes` asks for is planned in `state`. If
-        the time or the planned cooldown is over, this method sets `over` and `state.ended`. A
-        signal that came to any process is recorded in `interrupt`.
+        that all processes decide alike. If these sums ask for a cooldown, it is planned in `state`.
+        The step is the last one if its number is `training.steps`, if no time is left for further
+        steps, or if the planned cooldown is over. In the last two cases, `over` and `state.ended`
+        are set, but for a cooldown only before `training.steps`. After the last step, logging and
+        a validation are due, and so is a checkpoint, which may serve only to resume the run.
+        `training.patience` does not count here. A signal that came to any process is recorded in
+        `interrupt`.
         """
         recipe, step = self._recipe, state.step
         self._due_at = time.monotonic()

@@ -123,10 +123,11 @@ class RunDirectory:
         self.journal.write("save", step=about["step"])
 
     def facts(self, setup: Setup) -> dict[str, str]:
-        """The entries about the data in the manifests of checkpoints and of the model.
+        """The entries about data and tokenizer in the manifests of checkpoints and final model.
 
-        The characters of the sources are left out if the run began with the weights of a model,
-        because that model has read other sources, too.
+        They are checksums and, for a translator with a tokenizer of regard, the characters of the
+        sources. If the run began with the weights of another model, the characters are left out,
+        because the other model has read other sources.
         """
         facts = dict(setup.fingerprints)
         if not (self.path / ORIGIN).exists() and (read := setup.source_characters) is not None:

@@ -38,7 +38,7 @@ class Occurrences(NamedTuple):
     entries: Int[Tensor, "occurrences"]
     """The sub-word of each occurrence: its id or, in a target, its id plus `shift` (see `of`)."""
     pairs: Int[Tensor, "occurrences"]
-    """The pair of each occurrence."""
+    """The pair of each occurrence: its number among the pairs that were read."""
     entry_counts: Int[Tensor, "entries"]
     """For each sub-word, the number of pairs in which it occurs."""
     pair_counts: Int[Tensor, "pairs"]

@@ -70,7 +70,10 @@ def v1_routes(service: Service) -> APIRouter:
         responses=REFUSALS | {200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
     )
     async def look(request: Request, query: LookQuery) -> Any:
-        """Show how every head attends while a sentence is translated: an HTML page."""
+        """Translate a sentence; return an HTML page with the attention weights of all heads.
+
+        In an ensemble, these are the heads of the first model.
+        """
         service.admit(request, None)
         service.check_size(request, [query.text])
         whole = Query(text=query.text, source=query.source, target=query.target, attention=True)

@@ -1,9 +1,10 @@
 """§5.1 Sub-words: "Sentences were encoded using byte-pair encoding, which has a shared source-
 target vocabulary", or for English-French "a 32000 word-piece vocabulary".
 
-Both kinds of sub-words, also called pieces, are learned over the 256 bytes of UTF-8, so that no
-character is unknown: every Unicode text is restored exactly by encoding and decoding it. A space is
-put before the first word, and the line is cut before each space. Therefore, a word has the same
+Both kinds of sub-words, also called pieces, are learned over bytes: a character is the bytes of its
+UTF-8 form, and each of the 256 bytes is a piece. So no character is unknown, and encoding and
+decoding restore every Unicode text exactly. A space is put before the first word. The line is cut
+before each space, and between letters, digits and other characters. Therefore, a word has the same
 pieces wherever it stands:
 
     "a rose is a rose"  ->  " a" " rose" " is" " a" " rose"  ->  pieces of each word

@@ -1,4 +1,4 @@
-"""Punctuation marks and their Penn tags: EVALB leaves words with these tags out of a comparison.
+"""Punctuation marks and their Penn tags. With COLLINS.prm, EVALB leaves out words with these tags.
 
 EVALB can compare a parse with the gold tree only if EVALB leaves out the same words in both trees.
 EVALB finds these words by the tags in each tree. So a parser must give punctuation marks the tags
@@ -6,7 +6,7 @@ in `TAGS`.
 """
 
 TAGS = frozenset({",", ":", ".", "``", "''"})
-"""Tags of words that EVALB leaves out."""
+"""Tags of words that EVALB leaves out with COLLINS.prm."""
 MARKS = {
     **dict.fromkeys([".", "!", "?"], "."),
     **dict.fromkeys([":", ";", "--", "..."], ":"),

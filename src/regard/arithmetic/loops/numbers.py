@@ -88,7 +88,8 @@ def _cache() -> Iterator[None]:
     only if the loop's own file changes. It does not check the files of functions that a loop calls.
     """
     config: Any = numba.config
-    before = config.CACHE_DIR  # NUMBA_CACHE_DIR, or from a file of Numba's settings
+    # The user sets CACHE_DIR by NUMBA_CACHE_DIR, or in a file of Numba's settings; else it is "".
+    before = config.CACHE_DIR
     folder = Path(before or loops_folder()) / f"loops-{_version()}"
     if not os.access(folder, os.R_OK):  # unlike Path.exists, os.access does not raise
         _say_once()

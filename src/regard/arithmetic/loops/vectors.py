@@ -93,7 +93,8 @@ def multiply_add(typing: Any, x: Any, y: Any, sums: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         if _FUSES:
             return call(builder, f"llvm.fma.v{LANES}f32", _VECTOR, *given)
-        # Numba lets the compiler reorder instructions that have no flags of their own.
+        # Numba adds its fast-math flags, which allow another order of sums, to each instruction of
+        # LLVM that has no flags. So these instructions get one flag, which keeps the order.
         flags = ("nsz",)
         return builder.fadd(builder.fmul(*given[:2], flags=flags), given[2], flags=flags)
 

@@ -125,7 +125,7 @@ class ForeignTokenizer(ABC, Generic[S]):
         return {}
 
     def unknown(self, side: SideName) -> int | None:
-        """regard's id of the piece that stands for unknown pieces; None if there is no such id."""
+        """regard's id of the piece that stands for unknown text; None if there is no such id."""
         return None
 
     def spelled(self, side: SideName) -> list[str]:

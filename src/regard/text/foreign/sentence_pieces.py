@@ -46,8 +46,9 @@ class SentencePieceSettings(Section):
     """The side whose SentencePiece model joins pieces of the target to text. If the vocabulary is
     shared, MarianTokenizer (in transformers 5) uses the model of the source for this."""
     tidied: bool = False
-    """Whether decoding removes spaces at marks and short forms, so that " ." becomes "."; `_TIDIED`
-    lists all such strings. In `transformers`, this is `clean_up_tokenization_spaces`."""
+    """Whether decoding removes the space before a punctuation mark or an English contraction, so
+    that " ." becomes "." and " n't" becomes "n't". `_TIDIED` lists the strings that lose their
+    spaces. In `transformers`, this is `clean_up_tokenization_spaces`."""
     restricted: LeftOutIfFalse = False
     """Whether text is cut only into pieces of the vocabulary and single characters, as in JoeyNMT.
     If False, text is also cut into other pieces; each of them becomes the unknown piece."""
