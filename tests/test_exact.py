@@ -140,11 +140,13 @@ def test_loops_are_exact_without_a_trial(model: Path, monkeypatch: pytest.Monkey
     assert not load(model, exact=True).one_by_one
 
 
-@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize(
+    ("change", "members"),
+    [({}, 1), ({}, 2), ({"activation": "swish"}, 1), ({"source_end": False}, 2)],
+)
 @pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("change", [{}, {"activation": "swish"}, {"source_end": False}])
 def test_loops_decode_a_sentence_to_the_same_bits_in_any_batch(
-    change: dict[str, object], beam: int, members: int, tmp_path: Path
+    change: dict[str, object], members: int, beam: int, tmp_path: Path
 ) -> None:
     pytest.importorskip("numba")
     torch.manual_seed(7)
@@ -154,9 +156,10 @@ def test_loops_decode_a_sentence_to_the_same_bits_in_any_batch(
         weights = Transformer(recipe.model, tokenizer.size).named_parameters()
         write_model(tmp_path / name, recipe, tokenizer, {k: w.detach() for k, w in weights}, {})
     some = load(*(tmp_path / name for name in "ab"[:members]))
-    long = " ".join(BUILT_IN * 2)  # more pieces than FEW_TOKENS
-    lines = [*SENTENCES, long]
-    some.accept_longer()
+    lines = SENTENCES
+    if not change and members == 1:
+        some.accept_longer()
+        lines = [*SENTENCES, " ".join(BUILT_IN * 2)]  # this line has more pieces than FEW_TOKENS
     together = [exactly(best) for best in some.stream(lines, n_best=beam)]
     assert some._few_rows, "loops decode"
     assert [exactly(next(some.stream([line], n_best=beam))) for line in lines] == together
