@@ -92,6 +92,7 @@ def test_data_is_that_of_the_command() -> None:
     )
     assert (report.train.kept, report.valid.kept, report.vocabulary) == (180, 20, 400)
     assert [reading.stage for reading in heard if reading.done == 0] == [
+        "count",
         "survey",
         "learn",
         "encode",

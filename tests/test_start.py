@@ -357,7 +357,7 @@ def test_several_processes_take_the_whole_text(
     """Only one process is timed, so the share of the text that they will see is not known."""
     monkeypatch.setattr("regard.budget.choice.tokens_per_second", lambda *_: 1e-3)
     large = ParallelText(4_500_000, 600_000_000, ((130, 140),) * 100)
-    monkeypatch.setattr(TrainingFiles, "measured", lambda *_: large)
+    monkeypatch.setattr(TrainingFiles, "measured", lambda *_, **__: large)
     start = Start(tmp_path / "run", TrainingFiles(**paths(made)["text"]))  # type: ignore[arg-type]
     assert decide(start).recipe.data.share < 0.1
     monkeypatch.setenv("WORLD_SIZE", "2")

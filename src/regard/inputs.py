@@ -105,20 +105,31 @@ class TrainingFiles:
                 "parsing is learned from trees: give --trees, not --source and --target"
             )
 
-    def suited(self, tokenizer: Path | None = None, share: float = 1.0) -> Recipe:
+    def suited(
+        self,
+        tokenizer: Path | None = None,
+        share: float = 1.0,
+        progress: Callable[[Progress], object] = lambda _: None,
+    ) -> Recipe:
         """The default recipe for these files.
 
         For trees, this is the recipe "small-parse", unchanged. For text, it is the recipe "small"
         with a row length, a maximum length of sentences, a BLEU tokenizer and a vocabulary size
         that suit this share of the text. If `tokenizer` is given, the vocabulary size is the size
-        of the tokenizer, but at least 300 and at most 1,000,000. Raises the errors of `measured`.
+        of the tokenizer, but at least 300 and at most 1,000,000. `progress` is called while the
+        text is counted. Raises the errors of `measured`.
         """
         if self.trees:
             return SMALL_PARSE
-        return self.measured(tokenizer, share).suited(SMALL)
+        return self.measured(tokenizer, share, progress).suited(SMALL)
 
-    def measured(self, tokenizer: Path | None = None, share: float = 1.0) -> ParallelText:
-        """Measure this share of the text; raises the errors of `ParallelText.of`.
+    def measured(
+        self,
+        tokenizer: Path | None = None,
+        share: float = 1.0,
+        progress: Callable[[Progress], object] = lambda _: None,
+    ) -> ParallelText:
+        """Measure this share of the text as `ParallelText.of` does; raises the same errors.
 
         The validation files are read, too: a file that cannot be read, or whose lines have no
         counterparts, is refused now and not after long work, and so are files without a pair.
@@ -130,7 +141,7 @@ class TrainingFiles:
                 "--valid-target",
                 self.valid_source[0],
             )
-        return ParallelText.of(self.source, self.target, tokenizer).drawn(share)
+        return ParallelText.of(self.source, self.target, tokenizer, progress).drawn(share)
 
     def refuse_other_than(self, data: Path, run: Path) -> None:
         """Raise RegardError unless the data in `data` was prepared from exactly these files.
@@ -282,8 +293,8 @@ def prepare_files(
     decides the recipe's section [tokenizer]. Raises RegardError if the files exclude one another,
     are too few, are in `out`, or do not fit the recipe, if `assignments` contradict the tokenizer,
     or if `workers` are given for trees; RecipeError for an unknown recipe or field; and the errors
-    of `described`, of `TrainingFiles.suited` and of `TrainingFiles.prepare`. `progress` and
-    `remark` are passed to `TrainingFiles.prepare`.
+    of `described`, of `TrainingFiles.suited` and of `TrainingFiles.prepare`. `progress` is
+    called while text is counted or prepared; `remark` is passed to `TrainingFiles.prepare`.
     """
     files.refuse_unfit()
     named = recipe_named(recipe) if isinstance(recipe, str) else recipe
@@ -294,7 +305,7 @@ def prepare_files(
     _refuse_inside(files, out)
     its = {} if tokenizer is None else {"tokenizer": dict(described(tokenizer, assignments))}
     share = assigned(assignments, "data.share")
-    chosen = (named or files.suited(tokenizer, share)).merged(its)
+    chosen = (named or files.suited(tokenizer, share, progress)).merged(its)
     if files.trees:
         chosen = chosen.but(output="trees")
     chosen = chosen.set(*assignments)

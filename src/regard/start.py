@@ -75,6 +75,7 @@ Refused as well, before anything is written, are unfit files (`TrainingFiles.ref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,6 +102,7 @@ from regard.score.bleu import refuse_missing
 from regard.text.opening import open_tokenizer
 
 _Chose = Callable[[Choice], object]
+_Measured = Callable[[float], ParallelText]
 MINUTES = 60.0
 """If no limit of time is given, a recipe is chosen for this many minutes."""
 
@@ -122,7 +124,6 @@ class Start:
     """--from: the directory of a model."""
     minutes: float | None = None
     """--time: the minutes that the run may take; 0 means no limit."""
-
     whole_vocabulary: bool = False
     """Whether the smallest model that may be chosen has the same vocabulary size as larger ones."""
 
@@ -166,13 +167,13 @@ def begin(
 ) -> tuple[Recipe, Path]:
     """Choose recipe and data, and prepare the data if needed; return recipe and data directory.
 
-    `progress` is called while data is prepared, and `chose` if a recipe is chosen for the time.
-    `remark` is called with a sentence if the recipe takes fields from the data, if many pairs are
+    `progress` is called while text is counted or prepared, `chose` if a recipe is chosen for a
+    time, and `remark`, with a sentence, if the recipe takes fields from the data, if many pairs are
     left out, if many are in the validation files, too, and if a run that has a share of its text
     gets more time. If `trains` is False, RUN/from.json is not written. Raises the errors of
     `decide`, of `alone_in`, of `keep_origin` and of `TrainingFiles.prepare`.
     """
-    recipe, data, is_prepared = decide(start, remark, chose)
+    recipe, data, is_prepared = decide(start, remark, chose, progress)
     if start.start_from is not None:
         refuse_other_origin(start.start_from, start.out)
     with nullcontext() if is_prepared else alone_in(start.out):
@@ -191,6 +192,7 @@ def decide(
     start: Start,
     remark: Callable[[str], object] = lambda _: None,
     chose: _Chose = lambda _: None,
+    progress: Callable[[Progress], object] = lambda _: None,
 ) -> Decision:
     """Decide by this module's table how a run begins; raises RegardError for a refused case."""
     _refuse_unfit(start)
@@ -202,7 +204,8 @@ def decide(
     data, is_prepared = _data(start, earlier is not None)
     if earlier is None and model is not None:
         earlier = model.recipe.but(share=1.0)  # the model's share is of another text
-    recipe = _recipe(start, earlier, data if is_prepared else None, chose)
+    measured = partial(start.files.measured, start.tokenizer, progress=progress)
+    recipe = _recipe(start, earlier, data if is_prepared else None, measured, chose)
     if its is not None:
         recipe = recipe.merged({"tokenizer": dict(its)}).set(*start.assignments)
     start.files.refuse_recipe(recipe)
@@ -273,25 +276,22 @@ def _model(start: Start, directory: Path) -> Model:
 
 
 def _recipe(
-    start: Start, began_with: Recipe | None, prepared: Path | None, chose: _Chose
+    start: Start, earlier: Recipe | None, prepared: Path | None, measured: _Measured, chose: _Chose
 ) -> Recipe:
     """The recipe that the module's table gives, changed by --task or --trees, --time and --set."""
     if start.recipe is not None:
         found = _given(start.recipe)
-    elif began_with is not None:
-        found = began_with if start.minutes is None else with_time(began_with, start.minutes)
+    elif earlier is not None:
+        found = earlier if start.minutes is None else with_time(earlier, start.minutes)
     elif prepared is not None:
         found = recipe_of(prepared)
         if start.minutes is not None and found.task.output == "text":
-            text = ParallelText.of_data(prepared)
-            found = _for_the_time(start, text, chose, fields_of(prepared))
+            found = _for_the_time(start, ParallelText.of_data(prepared), chose, fields_of(prepared))
     elif start.is_for_trees:
         found = SMALL_PARSE
     else:
         refuse_unwritable(start.out)
-        share = assigned(start.assignments, "data.share")
-        text = start.files.measured(start.tokenizer, share)
-        found = _for_the_time(start, text, chose)
+        found = _for_the_time(start, measured(assigned(start.assignments, "data.share")), chose)
     if start.is_for_trees:
         found = found.but(output="trees")
     elif start.task == "translate":

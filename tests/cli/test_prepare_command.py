@@ -39,6 +39,7 @@ def test_results_go_to_stdout_and_progress_to_stderr(files: list[str], tmp_path:
     assert result.stdout.endswith("/out --out runs/x\n")
     assert "53 pairs" in result.stderr
     assert all(stage in result.stderr for stage in ("checking", "learning", "encoding"))
+    assert "counting" not in result.stderr  # the recipe is given, so nothing is chosen for the text
     assert len(Pairs.open(tmp_path / "out", "train")) == 50
 
 
@@ -46,6 +47,11 @@ def test_quiet_says_nothing_on_stderr(files: list[str]) -> None:
     result = CliRunner().invoke(COMMAND, [*files, "-q"])
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.endswith("/out --out runs/x --time 1h\n")
+
+
+def test_the_counting_for_a_recipe_is_shown(files: list[str]) -> None:
+    result = CliRunner().invoke(COMMAND, files)
+    assert "counting: 100%, 53 pairs" in result.stderr
 
 
 def test_a_refusal_comes_before_anything_is_counted(files: list[str], tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -11,7 +11,7 @@ from zlib import crc32
 
 import numpy as np
 
-from regard.data.aligned import AlignedText
+from regard.data.aligned import AlignedText, Progress
 from regard.data.pairs import Pairs, prepared_manifest
 from regard.data.repeats import digest
 from regard.errors import DataError
@@ -53,16 +53,20 @@ class ParallelText(NamedTuple):
 
     @classmethod
     def of(
-        cls, sources: Sequence[Path], targets: Sequence[Path], tokenizer: Path | None = None
+        cls,
+        sources: Sequence[Path],
+        targets: Sequence[Path],
+        tokenizer: Path | None = None,
+        progress: Callable[[Progress], object] = lambda _: None,
     ) -> "ParallelText":
-        """Measure the text in files that correspond line by line.
+        """Measure the text in files that correspond line by line; `progress` is told how far it is.
 
-        Raises DataError as `AlignedText` and `AlignedText.pairs` do, and if all sources or all
+        Raises DataError as `AlignedText` and `AlignedText.counted` do, and if all sources or all
         targets are empty; ModelError if the tokenizer cannot be opened.
         """
         known = None if tokenizer is None else open_tokenizer(tokenizer)
         counted = _Counted()
-        for source, target in AlignedText(sources, targets).pairs():
+        for source, target in AlignedText(sources, targets, progress).counted():
             counted.add(source, target)
         for path, characters in zip((sources[0], targets[0]), counted.read, strict=True):
             if not characters:

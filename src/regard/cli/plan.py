@@ -48,18 +48,22 @@ def print_plan(
             note(problem)
 
 
-def print_budgets(start: "Start", minutes: float) -> None:
+def print_budgets(start: "Start", minutes: float, *, quiet: bool = False) -> None:
     """Print a table of the recipes that are chosen for `minutes` and for other training times.
 
     Each row of the table also has the perplexity that is expected with the recipe. No data is
-    prepared. The setting --set training.minutes is ignored.
+    prepared. The setting --set training.minutes is ignored. Unless `quiet` is True, standard error
+    shows how much of the text has been counted.
     """
     from regard.budget.choice import for_several_times
+    from regard.cli.preparing import preparing
     from regard.inputs import assigned
     from regard.recipe import assigned_field
 
     start.files.refuse_unfit(start.task)
-    text = start.files.measured(start.tokenizer, assigned(start.assignments, "data.share"))
+    share = assigned(start.assignments, "data.share")
+    with preparing(quiet, "pairs") as progress:
+        text = start.files.measured(start.tokenizer, share, progress)
     row = "{:>10} {:>7} {:>8} {:>8} {:>10} {:>9} {:>11} {:>6} {:>9} {:>8} {:>11}"
     names = (
         "time layers d_model dropout smoothing cooldown vocabulary share steps epochs perplexity"

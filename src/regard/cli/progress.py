@@ -67,6 +67,7 @@ class PreparationDisplay(_Display):
     """Shows how much of the files has been read; `what` names their content: "pairs" or "trees"."""
 
     NAMES = {  # noqa: RUF012
+        "count": "counting",
         "draw": "drawing pairs",
         "survey": "checking",
         "learn": "learning sub-words",

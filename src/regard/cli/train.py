@@ -234,7 +234,7 @@ def _plan_or_train(start: "Start", plan: bool, options: RunOptions, quiet: bool)
     with together() as processes, origin_forgotten_after_errors(out):
         if plan and start.minutes and start.chooses_for_text:
             if processes.first:
-                print_budgets(start, start.minutes)
+                print_budgets(start, start.minutes, quiet=quiet)
             return True
         first = partial(_begin, start, quiet, trains=not plan)
         recipe, data = processes.first_does(first)

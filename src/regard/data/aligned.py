@@ -24,7 +24,7 @@ from regard.machine.workers import Workers
 
 TextPair = tuple[str, str]
 """A source sentence and its target, as text."""
-Stage = Literal["draw", "survey", "learn", "phrases", "encode"]
+Stage = Literal["count", "draw", "survey", "learn", "phrases", "encode"]
 _Result = TypeVar("_Result")
 
 _BLOCK_PAIRS, _BLOCK_BYTES = 10_000, 2**20
@@ -34,7 +34,7 @@ bytes is a block of its own."""
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of a corpus has been read in one stage of its preparation."""
+    """How much of a corpus has been read, to count its pairs or in a stage of its preparation."""
 
     stage: Stage
     done: int
@@ -73,9 +73,10 @@ class AlignedBlock:
 class AlignedText:
     """Source files and their target files; each file is read several times.
 
-    `each` calls `listen` with the progress; `pairs` does not. `name` is the path by which messages
-    name the whole text, by default the first source file. If the text was drawn from another text
-    (`drawing.draw`), `not_drawn` is the number of pairs of that text that were not drawn.
+    `each` and `counted` call `listen` with the progress; `pairs` does not. `name` is the path by
+    which messages name the whole text, by default the first source file. If the text was drawn from
+    another text (`drawing.draw`), `not_drawn` is the number of pairs of that text that were not
+    drawn.
     Raises DataError if the number of source files differs from the number of target files, if a
     file cannot be read, or if a file, such as a pipe, can be read only once.
     """
@@ -118,6 +119,17 @@ class AlignedText:
         """All pairs in order, decoded in this process; raises DataError as `each` does."""
         for block, _ in self._blocks():
             yield from block.pairs()
+
+    def counted(self) -> Iterator[TextPair]:
+        """All pairs, as `pairs` yields them; `listen` is told the progress of the stage "count"."""
+        done = pairs = 0
+        self._listen(Progress("count", done, self.bytes, pairs))
+        for block, done in self._blocks():
+            yield from block.pairs()
+            pairs = block.number + block.size
+            self._listen(Progress("count", done, self.bytes, pairs))
+        if done < self.bytes:  # the last bytes of a compressed file may hold no line
+            self._listen(Progress("count", self.bytes, self.bytes, pairs))
 
     def each(
         self, stage: Stage, job: Callable[[AlignedBlock], _Result], workers: Workers
