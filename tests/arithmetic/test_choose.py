@@ -154,7 +154,7 @@ def test_a_numba_that_cannot_be_imported_is_noticed() -> None:
         ("loops", "auto", GPU, 2, "loops is for a CPU: use auto or plain"),
         ("halves", "auto", CPU, 3, "in two, and there are 3: give an even number of --threads"),
         ("loops", "auto", CPU, 3, "loops takes one core or two: give --threads 2"),
-        ("auto", "int8", GPU, 2, "int8 needs an x86 processor with VNNI: use bf16, fp32 or auto"),
+        ("auto", "int8", GPU, 2, "int8 is for an x86 CPU with VNNI: use bf16, fp32 or auto"),
     ],
 )
 def test_refusals(
@@ -339,7 +339,7 @@ def test_training_in_int8_is_refused_where_products_are_not_exact(
     monkeypatch.setattr(choose, "has_int8_training", lambda: True)
     choose.refuse_int8_training(CPU)
     for refused in choose.refuse_int8_training, lambda device: choose.choose_dtype("int8", device):
-        with pytest.raises(RecipeError, match=r"training\.precision=int8 needs an x86 processor"):
+        with pytest.raises(RecipeError, match=r"training\.precision=int8 is for an x86 CPU"):
             refused(GPU)
     monkeypatch.setattr(choose, "has_int8_training", lambda: False)
     with pytest.raises(RecipeError, match="with VNNI: use bf16, fp32 or auto"):
@@ -351,9 +351,9 @@ def test_inference_in_int8_is_refused_where_products_are_not_exact(
 ) -> None:
     skip_without(INT8)
     choose.refuse_int8(CPU)
-    with pytest.raises(RecipeError, match="int8 needs an x86 processor: use bf16 or fp32"):
+    with pytest.raises(RecipeError, match="int8 is for an x86 CPU with AVX2: use bf16 or fp32"):
         choose.refuse_int8(GPU)
     monkeypatch.setattr(Int8Linear, "product", lambda *_: torch.full((16, 16), 63.0))
     monkeypatch.setattr(choose, "largest_weight", largest_weight.__wrapped__)  # not remembered
-    with pytest.raises(RecipeError, match="int8 needs an x86 processor: use bf16 or fp32"):
+    with pytest.raises(RecipeError, match="int8 is for an x86 CPU with AVX2: use bf16 or fp32"):
         choose.refuse_int8(CPU)

@@ -155,7 +155,7 @@ def test_int8_where_there_is_none(
         ["train", "--from", world.made / "model", "--data", world.made / "data", *asked],
     ):
         with unchanged(world.folder):
-            assert refused(*command).startswith("training.precision=int8 needs an x86 processor")
+            assert refused(*command).startswith("training.precision=int8 is for an x86 CPU")
 
 
 def test_a_run_keeps_the_recipe_it_was_begun_with(world: World) -> None:

@@ -285,14 +285,14 @@ def fastest_precision(device: torch.device) -> str:
 def refuse_int8(device: torch.device) -> None:
     """Raise RecipeError if this device has no exact 8-bit products for inference."""
     if device.type != "cpu" or not can_pack(torch.float32) or not largest_weight():
-        raise RecipeError("precision int8 needs an x86 processor: use bf16 or fp32")
+        raise RecipeError("precision int8 is for an x86 CPU with AVX2: use bf16 or fp32")
 
 
 def refuse_int8_training(device: torch.device) -> None:
     """Raise RecipeError unless the device is a CPU for which `has_int8_training` is True."""
     if device.type != "cpu" or not has_int8_training():
         raise RecipeError(
-            "training.precision=int8 needs an x86 processor with VNNI: use bf16, fp32 or auto"
+            "training.precision=int8 is for an x86 CPU with VNNI: use bf16, fp32 or auto"
         )
 
 

@@ -71,7 +71,7 @@ _ExactOption = Annotated[
     bool | None,
     typer.Option(
         "--exact/--no-exact",
-        help="Give a sentence the same translation to the last bit in any batch; default in fp32.",
+        help="Give a sentence the same translation to the last bit in any batch.",
     ),
 ]
 _WindowOption = Annotated[int | None, window_option("on a GPU without --out")]
@@ -116,7 +116,7 @@ def translate(
     starts; finished blocks are kept.
 
     With --exact, no bit of a translation or its score depends on other lines or the thread count.
-    In fp32, this usually holds without --exact, too; --exact tests it where loops do not decode.
+    In fp32 on a CPU, this usually holds without --exact, too; --exact tests it where it is unsure.
 
     With --engine, CTranslate2 or ONNX Runtime computes a model of `regard export`.
 
@@ -261,4 +261,4 @@ def _set_search(
         )
     translator.refuse_other_search()
     if translator.one_by_one:  # `one_by_one` depends on the beam, which is set above
-        note("--exact: on this processor sentences must be decoded one at a time, which is slow")
+        note("--exact: here, sentences must be decoded one at a time, which is slow")

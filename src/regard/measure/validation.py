@@ -194,7 +194,8 @@ def _sums(model: EncoderDecoder, batch: Batch) -> Tensor:
     if len(batch.labels) == 1:
         raise TrainingError(
             f"validation: a pair of {batch.source_tokens} + {batch.target_tokens} pieces does not "
-            "fit the memory: prepare the data without it, or lower the size of the model"
+            "fit the memory that training leaves: lower data.source_tokens and data.target_tokens, "
+            "or the size of the model, or prepare the data without this pair"
         )
     free_memory(model.device)
     first, second = (_sums(model, half) for half in batch.halves())
