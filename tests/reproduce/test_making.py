@@ -140,6 +140,9 @@ def test_seeds_are_columns_and_add_to_those_that_are_there(tmp_path: Path) -> No
     longer = Study(Mini(TINY.recipe.but(steps=5)), two.out, (1,))
     with pytest.raises(DataError, match="other settings"):
         write_tables(longer, [TABLE_3_EXPERIMENT])
+    (two.out / "scale.txt").write_bytes(b"\xff\n")  # damaged
+    with pytest.raises(DataError, match="was begun at scale \ufffd, not mini: choose another"):
+        TABLE_3_EXPERIMENT.prepare(two)
 
 
 def test_only_the_named_rows_are_trained(tmp_path: Path) -> None:

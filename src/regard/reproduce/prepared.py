@@ -11,7 +11,7 @@ from regard.reproduce.tables import Study
 def refuse_another_scale(study: Study) -> None:
     """Raise DataError if the directory of a study was begun at another scale."""
     mark = study.out / "scale.txt"
-    begun = mark.read_text("utf-8").strip() if mark.exists() else study.scale.name
+    begun = mark.read_text("utf-8", "replace").strip() if mark.exists() else study.scale.name
     if begun != study.scale.name:
         raise DataError(
             f"was begun at scale {begun}, not {study.scale.name}: choose another --out", study.out
