@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from regard.arithmetic import loops
+from regard.arithmetic.loops.folder import can_keep_loops, loops_folder
 from regard.arithmetic.loops.numbers import exp, keep, largest, read, write
 from regard.arithmetic.one_core import array
 
@@ -119,6 +120,22 @@ def test_without_a_folder_for_the_cache_loops_are_compiled_each_time() -> None:
     """For example in a container that may not write, whoever owns the package."""
     folders = "from numba.core.caching import CacheImpl; CacheImpl._locator_classes = [];"
     assert run(folders + SUMS).stdout == "[2. 2. 2.]\n"
+
+
+def test_a_user_without_a_home_may_name_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", home)
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert not can_keep_loops()
+    for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+        assert can_keep_loops()
+        assert loops_folder().is_relative_to(tmp_path / name)
 
 
 def test_the_cache_is_of_this_version_of_the_loops(tmp_path: Path) -> None:

@@ -144,6 +144,15 @@ def test_nothing_can_be_verified_without_a_checkpoint(data: Path, tmp_path: Path
         verify_resume(tmp_path, RECIPE, data, 5, pytest.fail)
 
 
+def test_a_state_that_this_version_does_not_know_is_refused(
+    run: Path, data: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    reseal(copy / "checkpoints/step-11", state={"later": 1.0})
+    with pytest.raises(ModelError, match=r"step-11: is not of this version of regard \(.*later'\)"):
+        verify_resume(copy, RECIPE, data, 5, pytest.fail)
+
+
 @pytest.mark.parametrize("steps", [["step-8", "step-10", "step-11"], ["step-10"]])
 def test_what_several_processes_made_is_replayed_twice(
     run: Path, data: Path, tmp_path: Path, steps: list[str]

@@ -74,8 +74,8 @@ def blocks_agree(layers: Iterable[BlockedLinear], threads: Iterable[int]) -> boo
     The test multiplies blocks of equal rows by a test weight, for each shape of the layers' weights
     and each number of threads. All rows of the results must be equal.
     """
-    of_one_size = {layer.weight.shape: layer for layer in layers}.values()
-    return all(_places_agree(layer, list(threads)) for layer in of_one_size)
+    of_one_size, counts = {layer.weight.shape: layer for layer in layers}.values(), list(threads)
+    return all(_places_agree(layer, counts) for layer in of_one_size)
 
 
 def _places_agree(layer: BlockedLinear, threads: list[int]) -> bool:

@@ -65,5 +65,7 @@ def _scores(directory: Path) -> dict[str, Any]:
     try:
         last = last_validation(path)
     except (OSError, ValueError, RecursionError):
-        raise ModelError(f"{path}: damaged: remove it to see the model without scores") from None
+        raise ModelError(
+            f"{path}: cannot be read: make it readable, or remove it to see no scores"
+        ) from None
     return {key: last[key] for key in ("step", *_FIGURES) if key in last}

@@ -51,7 +51,7 @@ def verify_resume(
     newest, base = found[0], found[-1]
     same_data = base.manifest["data"] == training_pairs(data, recipe).fingerprint
     cooldown = Cooldown(recipe.training)
-    states = [TrainingState.restored(one.manifest["state"]) for one in (base, newest)]
+    states = list(map(_state, (base, newest)))
     unchanged = not recipe_changes(directory, recipe) and cooldown.explains(*states)
     own = same_data and unchanged
     alone = newest.processes == base.processes == 1
@@ -88,6 +88,13 @@ def refuse_without_checkpoint(directory: Path) -> None:
     """Raise ModelError if a run has no checkpoint; checkpoints are not opened."""
     if not checkpoints.paths(directory / "checkpoints"):
         raise _without_checkpoint(directory)
+
+
+def _state(checkpoint: Checkpoint) -> TrainingState:
+    try:
+        return TrainingState.restored(checkpoint.manifest["state"])
+    except (KeyError, TypeError) as error:
+        raise ModelError(f"{checkpoint.path}: is not of this version of regard ({error})") from None
 
 
 def _without_checkpoint(directory: Path) -> ModelError:

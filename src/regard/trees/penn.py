@@ -307,6 +307,6 @@ def _writable(node: Tree, children: list[Tree]) -> Tree:
     word = node.word.translate(_ROUND)
     if not (_WORD if label else _LABEL).fullmatch(word) or not word:
         raise DataError(
-            f"the word {_clipped(word)} is empty, or has blanks other than single spaces"
+            f"the word {_clipped(word)} is empty, or has blanks that bracketing cannot express"
         )
     return Tree(label, word=word)

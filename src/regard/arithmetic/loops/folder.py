@@ -7,10 +7,12 @@ from pathlib import Path
 def loops_folder() -> Path:
     """The folder for the loops of all versions: NUMBA_CACHE_DIR, or `regard` in the user's cache.
 
-    Raises RuntimeError if the user has no home.
+    Raises RuntimeError if the folder would be in the home, and the user has none.
     """
-    own = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("NUMBA_CACHE_DIR") or Path(own) / "regard")
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    return Path(
+        chosen or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "regard")
+    )
 
 
 def can_keep_loops() -> bool:
