@@ -27,6 +27,7 @@ JAMO = Tokenizer.learn([unicodedata.normalize("NFD", "고양이가 매트 위에
         ("the ca\u00adt s\u200bat\ufeff", "the cat sat"),
         ("the cat’s “mat” — ‘mat’ …", "the cat's “mat” - 'mat' ..."),
         ("the ﬁrst ｃａｔ", "the first cat"),
+        ("the cat 5′ 3″", "the cat 5' 3\""),
         ("cafe\u0301", "café"),
         ("the\u00a0cat", "the cat"),  # a blank of few lines
         ("the cat 😀 sat ❤\ufe0f on 👍🏽", "the cat sat on"),  # symbols that the text did not have

@@ -96,7 +96,8 @@ class _Plainer(dict[int, str]):
             return " "
         if kind in ("Cf", "Mn", "Me"):  # a soft hyphen or a separate accent, for example
             return ""
-        plain = "".join(_ASCII.get(c, c) for c in unicodedata.normalize("NFKC", char))
+        parts = char if char in _ASCII else unicodedata.normalize("NFKC", char)
+        plain = "".join(_ASCII.get(c, c) for c in parts)
         if kind == "No" and "/" in plain:
             plain = " " + plain  # 1½ is 1 1/2
         bare = "".join(c for c in unicodedata.normalize("NFKD", char) if not combining(c))
