@@ -278,8 +278,8 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
 
     Returns the directories of the models, and their language pair. Raises RecipeError if the name
     of a model is empty, if a model has no valid language pair, or if joined models have different
-    pairs. The name of a directory that exists may have = and + in it. A model whose directory does
-    not exist is not refused here.
+    pairs. The name of an existing directory may have = in it or, if no models are joined, +. A
+    model whose directory does not exist is not refused here.
     """
     from regard.serve.languages import LanguagePair
 

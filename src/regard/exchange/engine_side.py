@@ -27,11 +27,11 @@ class EngineSide:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """By name: the version of the engine and, for CTranslate2, the number format."""
+        """The version of the engine and, for CTranslate2, the number format (`Side.versions`)."""
         return self._translator.versions
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The source ids of each text, with </s> at the end, by regard's tokenizer."""
+        """The source ids of each text, with </s> at the end, by the tokenizer of regard's model."""
         return [[*ids, EOS] for ids in self._translator.tokenizer.encode(texts)]
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:

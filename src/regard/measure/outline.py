@@ -19,9 +19,9 @@ class Parameters(NamedTuple):
     """The number of parameters in each part of a model, including those that are not trained."""
 
     embedding: int
-    """Numbers outside the layers of encoder and decoder. They are in the matrix, or the matrices,
-    that embed source and target and compute the logits, and in other parts, such as learned
-    positions."""
+    """The number of parameters outside the layers of encoder and decoder. These parameters are in
+    the matrix, or the matrices, that embed source and target and compute the logits, and in other
+    parts, such as learned positions."""
     encoder: int
     decoder: int
 

@@ -3,8 +3,8 @@
 Each process keeps a shard of every parameter: some rows of the parameter, in fp32, with their
 gradients and moments. When a layer computes, its weights are gathered in the precision of training,
 and are dropped afterwards. The layer's gradient is summed over all processes, and each process
-keeps its shard of the sum. The result equals that of one process with the whole model, except for
-the rounding of sums. The method is known as FSDP, fully sharded data parallelism.
+keeps its shard of the sum. The updates equal those of processes that each have the whole model,
+except for the rounding of sums. The method is known as FSDP, fully sharded data parallelism.
 """
 
 from collections.abc import Callable
@@ -79,7 +79,7 @@ class ShardedAdam:
         """Divide the weights and moments of the first process among all processes.
 
         `to_processes` is `Processes.give`: it fills a tensor of each process with the values of the
-        first process.
+        first process. Raises TrainingError if PyTorch is too old to divide a model.
         """
         for parameter in self._model.parameters():
             to_processes(parameter.data)

@@ -7,7 +7,7 @@ from pathlib import Path
 def loops_folder() -> Path:
     """The folder for the loops of all versions: NUMBA_CACHE_DIR, or `regard` in the user's cache.
 
-    Raises RuntimeError if the user has no home.
+    Raises RuntimeError if XDG_CACHE_HOME is not set and the user has no home.
     """
     own = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("NUMBA_CACHE_DIR") or Path(own) / "regard")

@@ -7,8 +7,8 @@ conditions hold. First, in each alternative at most one part repeats without an 
 that part is a single character or class. Second, the expression has at most MOST_WAYS choices,
 which are ways to match at one position. An optional character, for example, has two choices, and a
 part that repeats without an upper bound counts as one choice. The choices of successive parts are
-multiplied, and those of alternatives are added. Matching then takes at most about
-MOST_WAYS x length² steps.
+multiplied, and those of alternatives are added. Matching a text of n characters then takes at most
+about MOST_WAYS x n² steps.
 """
 
 from typing import NamedTuple
