@@ -99,7 +99,7 @@ class Arithmetic(ABC):
     """An implementation of the paper's equations."""
 
     window: int = 2048
-    """This many sentences are read, sorted by length and divided into batches together."""
+    """The default number of sentences to read, sort by length and divide into batches together."""
     batch_tokens: int = 2048
     """The most source tokens that decoding puts in one batch, padding included; fewer if the beam
     is above 4. A longer sentence is a batch of its own."""

@@ -168,7 +168,7 @@ class Cuda(Fused):
         return CudaCache(keys, values)
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
-        """LayerNorm(x + Dropout(y)): by one kernel, if there is no dropout and no gradient."""
+        """LayerNorm(x + Dropout(y)); by one kernel if possible, without dropout and gradients."""
         output = None if self.learning or dropout else ADD_NORM(x, y, norm)
         return super().add_norm(x, y, norm, dropout) if output is None else output
 

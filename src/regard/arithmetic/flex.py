@@ -15,8 +15,9 @@ from regard.attention import segment_mask
 from regard.equations import Mask
 
 SIDE = 128
-"""The number of queries, and of keys, in a block of scores. PyTorch refuses smaller blocks in the
-backward pass, unless PyTorch may try all kernels, which takes much longer to compile."""
+"""The number of queries, and of keys, in a block of scores. PyTorch refuses a block that is not a
+multiple of its tiles. A tile can have 128 queries or keys: forward by `SMALL_TILES`, and backward
+by PyTorch's own choice for wide heads."""
 NARROW = 64
 """In bf16 and for heads of at most this width, `SMALL_TILES` are used."""
 SMALL_TILES: Any = {

@@ -122,8 +122,8 @@ def serve(
     """Serve models over HTTP: a page for the browser, LibreTranslate's API, and /v1/translate.
 
     /v1/translate also gives scores, attention and unfinished translations. By default, the server
-    computes in the precision that is fastest on this machine: in 8 bits on an x86 processor with
-    AVX2. With `--precision fp32`, a sentence has the same translation to the last bit in any batch.
+    computes in the fastest precision: in 8 bits on an x86 CPU with AVX2. With `--precision fp32` on
+    a CPU, a sentence usually has the same translation to the last bit in any batch.
 
     Each request is logged as a line of JSON on standard error, without its text. After SIGTERM or
     Ctrl-C, accepted requests are finished before the server ends.

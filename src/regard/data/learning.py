@@ -48,7 +48,10 @@ def learn(
 
 
 def sampled(found: Survey, recipe: Recipe) -> float:
-    """The fraction, from 0 to 1, of the clean pairs that the tokenizer is learned from."""
+    """The probability, from 0 to 1, with which the tokenizer learns from a clean pair.
+
+    It does not learn from pairs that are held out.
+    """
     most = min(LEARNT_PAIRS, found.clean * LEARNT_CHARACTERS // max(1, found.characters))
     if recipe.tokenizer.kind == "bpe":
         most = min(most, found.clean * LEARNT_UNSPACED // max(1, found.unspaced))

@@ -217,8 +217,9 @@ class CTranslate2Translator(EngineTranslator):
     ) -> list[tuple[int, int, Any]]:
         """Begin to decode the sources whose indices are `these`, in batches.
 
-        A batch makes `extra` steps more than its longest source has tokens, but not more than its
-        smallest limit. Returns each source's index, number of steps, and answer (see `_ask`).
+        A batch makes at most `extra` steps more than its longest source has tokens, and never more
+        than its smallest limit. Returns each source's index, this maximum, and the source's answer
+        (see `_ask`).
         """
         asked = []
         for places in by_length([sources[i] for i in these], BATCH_TOKENS, 1):

@@ -82,9 +82,9 @@ def save(
     N is about["step"], and the manifest includes all of `about`. `weights` and `moments` are an
     optimizer's named weights and state. `randoms` has the random states of all processes, by rank.
     A checkpoint with about["extra"] serves only to continue from: it does not count for `keep`, and
-    the next save removes it. Checkpoints of later steps are removed, too: they are damaged, because
-    a run continues from its newest undamaged checkpoint. Returns the path of the new checkpoint.
-    Raises RegardError if the checkpoint cannot be written.
+    the next save removes it. Checkpoints of later steps are removed, too. All of them are damaged,
+    because the run would have continued from one that is not. Returns the path of the new
+    checkpoint. Raises RegardError if the checkpoint cannot be written.
     """
     path = directory / f"step-{about['step']}"
 

@@ -227,9 +227,9 @@ def model_and_optimizer(
 
     `vocabulary` is the size of the target's vocabulary, and `source_vocabulary` the size of the
     source's, if it differs. `initialise`, if given, is called with the model, and may change its
-    random weights. With `shard` and several processes, model and moments are divided;
-    otherwise they are undivided on `device`. The optimizer's `give` makes both model and optimizer
-    usable; before `give`, only the optimizer's `restore` may be called.
+    random weights. With `shard` and several processes, the model is first whole and on the CPU. The
+    optimizer's `give` divides it; before that, only `restore` may be called. Otherwise, model and
+    moments are on `device`, and `give` makes them equal in all processes.
     """
     keep_freed_memory()
     torch.manual_seed(recipe.training.seed)
@@ -244,7 +244,7 @@ def model_and_optimizer(
 
 
 class _Root(nn.Module):
-    """Calls functions on the model in `forward`, because FSDP gathers weights only in `forward`."""
+    """Calls functions of the model in its `forward`: FSDP gathers no weights for other methods."""
 
     def __init__(self, model: nn.Module):
         super().__init__()

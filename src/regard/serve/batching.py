@@ -180,7 +180,7 @@ class Batcher(Generic[_Item, _Result]):
         if not self._queue:
             return []
         turn = next(iter(self._queue))
-        self._queue[turn] = self._queue.pop(turn)  # the last in the order of turns
+        self._queue[turn] = self._queue.pop(turn)  # this request now has the last turn
         first = next(iter(self._queue[turn].values()))
         waiting = sorted(
             self._all(), key=lambda one: (abs(one[2].tokens - first.tokens), one[0] != turn)

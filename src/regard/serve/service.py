@@ -32,7 +32,7 @@ characters, and always splits HTML."""
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """The settings of a server; a request that exceeds one of the limits is refused."""
+    """The limits of a server, and whether sentences may be searched for again."""
 
     characters: int = 10_000
     """The most characters in all texts of one request."""

@@ -53,7 +53,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Account:
-    """The steps of the search for one sentence, and its result."""
+    """The steps of the search for one sentence, why the search ended, and why its result won."""
 
     steps: tuple[tuple[Candidate, ...], ...]
     """The candidates of each step, best first."""

@@ -17,7 +17,7 @@ MOST_WAYS = 64
 """An expression is refused if it has more choices than this, for example more alternatives."""
 KNOWN = frozenset(
     [
-        # Expressions of GPT-4 (cl100k) and Llama 3, then of Qwen 2, of GPT-4o (o200k), of DeepSeek.
+        # Of GPT-4 (cl100k) and Llama 3, which share one; Qwen 2; GPT-4o (o200k); DeepSeek-V3.
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
