@@ -1,4 +1,5 @@
-# Every target prepares its own tools: a clone and Python 3.11 or newer are enough.
+# Every target prepares its own tools: a clone and Python 3.11 or newer are enough (for gpu, also a
+# PyTorch that finds the GPU).
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -43,10 +44,10 @@ dist: build/tools/set-up  ## build a wheel and a source archive in dist/
 dist-test: dist  ## install the wheel into empty environments, with each extra, and try it
 	$(PYTHON) packaging/try_wheel.py dist/*.whl
 
-gpu: $(GPU_PACKAGES)/set-up  ## check and measure the GPU here, by a Python whose PyTorch finds it
+gpu: $(GPU_PACKAGES)/set-up  ## check and measure this machine's GPU, by a Python (GPU_PYTHON) whose PyTorch finds it
 	$(GPU_PYTHON) benchmarks/gpu.py --packages $(GPU_PACKAGES) $(GPU_OPTIONS)
 
-# Without the packages' own dependencies: PyTorch and numpy are those that are there.
+# --no-deps: the PyTorch and numpy that are installed already stay as they are.
 $(GPU_PACKAGES)/set-up: benchmarks/peers/requirements-gpu.txt constraints.txt
 	@echo "Installing into $(@D)." >&2
 	$(GPU_PYTHON) -m pip install --quiet --upgrade --no-deps --target $(@D) --requirement $< \
@@ -61,8 +62,8 @@ clean:  ## remove .venv and every cache
 $(SET_UP): pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing into .venv, once; PyTorch is most of the download." >&2
 	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]' --constraint constraints.txt
-	@# Compile the packages' Python and, beside that, the loops (without Numba there are none), so
-	@# that the first command need not.
+	@# Compile the packages' Python and, at the same time, the loops (without Numba there are none),
+	@# so that the first command need not compile them.
 	@$(BIN)/python -m compileall -q .venv/lib >/dev/null 2>&1 & \
 	$(BIN)/python -c 'from regard.arithmetic.few_rows import compile_loops; compile_loops()' 2>/dev/null || true; \
 	wait
@@ -73,14 +74,14 @@ build/tools/set-up: constraints.txt | .venv/bin/python
 	$(@D)/bin/pip install --quiet build --constraint $<
 	@touch $@
 
-# Each peer has an environment of its own: what one pins would break another.
+# Each peer has an environment of its own: versions that one pins would break another.
 .benchmark/%/set-up: benchmarks/peers/requirements-%.txt | .venv/bin/python
 	@echo "Installing into $(@D)." >&2
 	$(BIN)/python -m venv --clear $(@D)
 	$(@D)/bin/pip install --quiet --requirement $<
 	@touch $@
 
-# Debian ships venv apart from Python, so both are asked for before anything is made.
+# Debian has venv in a package of its own, so Python and venv are checked before anything is made.
 .venv/bin/python:
 	@command -v $(PYTHON) >/dev/null || { \
 		echo "regard needs Python 3.11 or newer, and there is no $(PYTHON): type" \

@@ -77,16 +77,16 @@ def prepare(
         changes                     fields of the recipe to change: {"data.max_length": 100}
         workers                     the most processes that share the work on text; by default, one
                                     for each usable core. Not for trees
-        progress                    called with a `data.aligned.Progress`, again and again, while
-                                    the files are read
+        progress                    called with a `data.aligned.Progress` while files are read
 
     Returns how many pairs or trees were kept and left out, the sizes of the vocabularies, and the
-    checksum of the tokenizer. Raises DataError for files that cannot be used, or if `out` holds
-    other files; RecipeError for an invalid recipe or change; ModelError for a tokenizer that cannot
-    be used; MissingExtra if the tokenizer needs an optional dependency that is not installed;
-    RegardError if arguments are invalid or exclude each other, if no files to learn from are given,
-    if a file is in `out`, if the recipe does not fit the files, or if a worker process was killed;
-    and TypeError if `mix`, `workers` or `changes` has a wrong type.
+    checksum of the tokenizer. Raises DataError for files that cannot be used, or if `out` cannot be
+    written or holds other files; RecipeError for an invalid recipe or change; ModelError for a
+    tokenizer that cannot be used; MissingExtra if the tokenizer needs an optional dependency that
+    is not installed; RegardError if arguments are invalid or exclude each other, if no files to
+    learn from are given, if a given file is inside `out`, if `out` is the current directory, if the
+    recipe does not fit the files, or if a worker process was killed; and TypeError if `mix`,
+    `workers` or `changes` has a wrong type.
 
     >>> report = regard.prepare(source="a.en", target="a.de", out="prepared")  # doctest: +SKIP
     >>> report.train.kept                                                      # doctest: +SKIP
@@ -146,19 +146,18 @@ def train(
         task              "translate" or "parse"; by default, the files, data or model decide
         minutes           the minutes that the run may take; 0 means no limit. For a new translator
                           without `recipe` and `start_from`, a recipe is chosen that suits this
-                          time or, if it is 0, an hour. The default is 60 for such a translator if
-                          it learns from files; otherwise, it is the limit in the run's recipe
+                          time, or an hour if `minutes` is 0. The default is 60 for such a
+                          translator that learns from files; else, the run's recipe sets the limit
         start_from        a model directory; training begins with the weights of its model
         accept_changes    continue although the recipe or the data has changed
         micro_batches     the number of parts that a batch is divided into: a larger number needs
                           less memory, and the update is the same. By default, a new run begins
                           with 1. Whenever the memory is too small, the number is doubled
-        processes         in a program that torchrun starts: the value that the context
-                          `machine.processes.together()` yields; by default, this process trains
-                          alone
+        processes         in a program that torchrun starts: the value that the context manager
+                          `machine.processes.together()` yields; by default, only this process
         shard             divide the weights and the optimizer's moments among the processes
         progress          called with a dict for each event, whose name is under the key "event".
-                          "prepare", while data is prepared, has the fields of
+                          "prepare", while text is counted or data is prepared, has the fields of
                           `data.aligned.Progress`; "chosen" has those of `budget.choice.Choice`,
                           with the recipe as TOML. Later dicts are the records of
                           out/journal.jsonl, such as "start", "step" (with loss and rate),
@@ -172,8 +171,9 @@ def train(
 
     Raises RecipeError, DataError or ModelError for a recipe, data or a model that cannot be used,
     TrainingError if training cannot begin or continue, MissingExtra if an optional dependency is
-    not installed, RegardError if arguments are missing, invalid or exclude each other, or if `out`
-    cannot hold this run, and TypeError if `mix`, `micro_batches` or `changes` has a wrong type.
+    not installed, RegardError if arguments are missing, invalid or exclude each other, if `out`
+    cannot hold this run, or if a worker process was killed, and TypeError if `mix`,
+    `micro_batches` or `changes` has a wrong type.
 
     >>> run = regard.train(source="a.en", target="a.de", out="runs/a")  # doctest: +SKIP
     >>> regard.load(run).translate(["A dog sleeps."])                   # doctest: +SKIP
@@ -215,7 +215,7 @@ def train(
 
 
 def _refuse_unfit(start: "Start") -> None:
-    """Raise RegardError for two time limits, or if --seeds or --diversify made the directory."""
+    """Raise RegardError for two time limits, or an `out` that only --seeds or --diversify began."""
     from regard.diversified import refuse_diversified
     from regard.members import alone
     from regard.start import refuse_two_limits
@@ -232,10 +232,10 @@ def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "l
     split text, the optional dependencies `regard[parse]` must be installed. Each call reads the
     model: to parse several times, open the parser once with `regard.load_parser`.
 
-    Raises ModelError if the directory does not hold a parser; DataError for a sentence without
-    words, for a word that is empty or has a blank, and for a lone surrogate, which is no character;
-    MissingExtra for a text if the optional dependencies are not installed; TypeError if `sentences`
-    is a single text, or if a sentence is neither a text nor a list of words.
+    Raises DataError for a sentence without words, for a word that is empty or has a blank, and for
+    a lone surrogate, which is no character; MissingExtra for a text if the optional dependencies
+    are not installed; TypeError if `sentences` is a single text, or if a sentence is neither a text
+    nor a list of words; and the other errors of `load_parser` and of `parsing.Parser.parse`.
 
     >>> [tree] = regard.parse("runs/parser", ["The dog barks ."])  # doctest: +SKIP
     >>> print(tree)                                                # doctest: +SKIP
@@ -272,7 +272,7 @@ def _files(
 
 
 def _whole(name: str, given: int) -> int:
-    """Return `given` as an int; raise TypeError, with the argument's `name`, if it is not whole."""
+    """Return `given` as an int; if it is no integer, raise TypeError with the argument's `name`."""
     try:
         return index(given)
     except TypeError:
@@ -284,9 +284,9 @@ def _paths(given: Paths) -> tuple[Path, ...]:
 
 
 def _named(given: str | Path, option: str = "") -> Path:
-    """The Path; raises RegardError for a text with a NUL character or a lone surrogate.
+    """Return `given` as a Path; raise RegardError if it cannot name a file (a NUL, for example).
 
-    Also raises RegardError, with the option's name, for "", which would mean the current directory.
+    With `option`, "" raises RegardError, too, because a Path of "" means the current directory.
     """
     if given == "" and option:
         raise RegardError(f"{option} has no value: name a file or a directory")

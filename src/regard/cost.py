@@ -4,7 +4,7 @@ The *counted* operations are those of all matrix products in training; their num
 sizes of the model and of the text. The *estimate* is the number that Table 2 prints: the time of
 training, times the number of devices, times the speed in single precision that a device sustains.
 The time includes all waiting, and much of the work may be done in a precision that is faster than
-single precision, so the two numbers may differ by any factor.
+single precision. So the two numbers may differ by a large factor, in either direction.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,8 @@ class Flop(NamedTuple):
     """Operations of products with weights: projections, feed-forward networks and logits."""
     attention: int
     """Operations of the products Q K^T and softmax(Q K^T / sqrt(d_k)) V or, if the model is not a
-    Transformer, of its attention. Masked positions count, because they are computed, too."""
+    Transformer, of its attention. Later positions of a sentence, which the decoder's mask excludes,
+    count, because their scores are computed, too."""
 
 
 def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths) -> Flop:
@@ -123,7 +124,8 @@ class Cost:
     """The operations that `flop_of_tokens` counts (in the plan of a run, `flop`), times the number
     of passes over each batch."""
     seconds: float
-    """Seconds of training. Validating and saving are included, except in the plan of a run."""
+    """Seconds of the whole run, preparing data, validating and saving included; in the plan of a
+    run, the seconds of its steps only."""
     devices: int
     """The number of processes that train together; if there are GPUs, each process has one."""
     single_precision_flop_per_second: float

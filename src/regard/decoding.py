@@ -49,10 +49,11 @@ they round differently from PyTorch, so the last bits of a sentence's results de
 of the whole text."""
 FEW_FROM = 4096
 """In bf16 and int8, if `exact` is False, the compiled loops of `arithmetic.few_rows.FewRows` decode
-batches of few rows once this many source tokens have been decoded, or if a text has at least
-LOOPS_FROM. These loops load in 0.3 to 1 s; the first time on a machine, they compile in 15 to 45 s.
-A server uses the loops from the start. In fp32, they decode every text, so that a sentence has the
-same result whatever the length of the text."""
+batches of few rows: in a text of at least LOOPS_FROM source tokens, and in every text after this
+many source tokens have been decoded. These loops load in 0.3 to 1 s; the first time on a machine,
+they compile in 15 to 45 s. A server uses the loops from the start. In fp32, the loops decode every
+text, if they can be used, so that a sentence has the same result whatever the length of the text.
+"""
 FEW_TOKENS = 512
 """A batch for `FewRows` has at most this many source tokens; fewer if the beam is above 4. A longer
 sentence is a batch of its own."""
@@ -111,8 +112,8 @@ class Decoding:
     def one_by_one(self) -> bool:
         """Whether each batch has only one sentence.
 
-        This is so if `exact` is True, and `batches_agree` does not show that a sentence has the
-        same results in any batch.
+        This is so if three things hold: `exact` is True, `FewRows` does not decode all batches, and
+        `batches_agree` does not show that a sentence has the same results in any batch.
         """
         if not self.exact or self._all_by_few_rows:
             return False
@@ -187,7 +188,8 @@ class Decoding:
     def _all_by_few_rows(self) -> bool:
         """Whether `FewRows` decodes all batches; a sentence then has the same result in any batch.
 
-        The first call makes the `FewRows` of all members.
+        If the limits of `few_rows_limits` exclude no batch, the first call makes the `FewRows` of
+        all members.
         """
         limits = self.model.by.few_rows_limits
         if not limits or limits.products < math.inf or self._recorded:
@@ -240,8 +242,9 @@ class Decoding:
     def _on_one_core(self, few: list[FewRows]) -> bool:
         """Whether one core decodes each batch, so that no sum is divided among threads.
 
-        `few` decode the batches; it is empty if the modules do. In fp32, also the sums that a
-        second search makes by PyTorch then have a fixed order.
+        `few` has the `FewRows` that decode the batches; it is empty if the models' modules decode
+        them. In fp32, a fixed order of sums matters also for `FewRows`: around its loops, a search
+        may make sums by PyTorch (an `Ensemble` and `WellFormed` do).
         """
         return self._by_cores and (self.one_by_one or bool(few and self._all_by_few_rows))
 

@@ -76,13 +76,14 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
     runs takes SHARE_OF_EACH of the time limit that is given when the first run begins, or of
     MINUTES (60) if neither a limit nor a recipe is given; a limit that is given later does not
     change this. With a recipe and no limit, each run makes all steps of the recipe. Then the two
-    models translate the text, and the run in OUT has the rest of the time, but at least
-    LEAST_OF_TIME. If the first two runs are trained already, only the start of the run in OUT is
-    yielded.
+    models translate the text, and the run in OUT has the rest of the time, but at least the share
+    LEAST_OF_TIME of the whole time. If the first two runs are trained already, only the start of
+    the run in OUT is yielded.
 
-    Raises RegardError for options that do not fit --diversify, for files or a tokenizer other than
-    those that the runs were begun with, if another process is at work in OUT, if OUT was begun
-    without --diversify or with --seeds, and if OUT/text has files before the first run begins.
+    Raises RegardError if the text is missing, for options that do not fit --diversify, for files or
+    a tokenizer other than those that the runs were begun with, if another process is at work in
+    OUT, if OUT was begun without --diversify or with --seeds, if OUT cannot be written, and if
+    OUT/text has files before the first run begins. Also raises the errors of `translate`.
     """
     _refuse_unfit(start)
     start = replace(start, assignments=("data.share=1", *start.assignments))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from regard.arithmetic.few_rows import FewRows
 
 SMALL_BATCH = 512
-"""Batches are made smaller to give more workers some work, but not below this many source tokens,
-padding included. For `FewRows`, the limit is `FewRowsLimits.tokens` instead."""
+"""The limit of source tokens in a batch, padding included, is lowered to give more workers some
+work, but not below this number. For `FewRows`, `FewRowsLimits.tokens` takes its place."""
 WORKERS = 4
 """On a CPU, threads decode at most this many batches at the same time. If a batch needs only one
 core, each core decodes a batch instead."""

@@ -59,7 +59,7 @@ class Moments(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """Some or all weights of a model that learns, their gradient and moments, in flat buffers."""
+    """All or some weights of a model in training, with gradient and moments, in flat buffers."""
 
     master: Float[Tensor, " weights"]
     """The weights in fp32."""
@@ -77,7 +77,8 @@ class FewRowsLimits(NamedTuple):
     """
 
     tokens: int
-    """Batches are made smaller, to give more cores some work, down to this many source tokens."""
+    """The limit of source tokens in a batch is lowered to give more cores some work, but not below
+    this number."""
     products: float
     """The most multiplications in a step: the number of rows times the number of weights. With inf,
     the loops decode all batches, from the first one on."""
@@ -98,7 +99,7 @@ class Arithmetic(ABC):
     """An implementation of the paper's equations."""
 
     window: int = 2048
-    """This many sentences are read, sorted by length and divided into batches together."""
+    """The default number of sentences to read, sort by length and divide into batches together."""
     batch_tokens: int = 2048
     """The most source tokens that decoding puts in one batch, padding included; fewer if the beam
     is above 4. A longer sentence is a batch of its own."""
@@ -239,7 +240,8 @@ class Arithmetic(ABC):
         """The `count` most likely continuations of each sentence, by live + log softmax(logits).
 
         `live` is log P of each hypothesis (§6.1). Tokens in `never` are left out. Equally likely
-        continuations are in the order of their hypotheses, then of their tokens.
+        continuations are in the order of their hypotheses, then of their tokens. If a sentence has
+        fewer continuations than `count`, `log_p` is -inf in the remaining columns of the result.
         """
 
     choose: Callable[..., Any]

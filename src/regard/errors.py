@@ -18,11 +18,11 @@ from pathlib import Path
 
 
 class RegardError(Exception):
-    """Base class of all errors; `str(error)` is the message to show."""
+    """Base class of the errors that a user can correct; `str(error)` is the message to show."""
 
 
 def printable(sentence: str) -> str:
-    """The sentence on one line; characters that could control the terminal are escaped."""
+    """The sentence on one line; characters that are not printable are escaped."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence.replace("\n", " "))
 
 

@@ -56,10 +56,10 @@ class Hypothesis:
 
 
 class Hypotheses(NamedTuple):
-    """Hypotheses of several sentences; `best` puts those of each sentence in order of score.
+    """Hypotheses of several sentences; `best` sorts the hypotheses of each sentence by score.
 
-    Every sentence has the same number of places, each for one hypothesis; in a place without a
-    hypothesis, called empty, `log_p` and `score` are -inf.
+    Every sentence has the same number of places, each for one hypothesis. In a place without a
+    hypothesis, `log_p` and `score` are -inf.
     """
 
     tokens: Int[Tensor, "sentences places length"]

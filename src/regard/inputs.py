@@ -129,10 +129,11 @@ class TrainingFiles:
         share: float = 1.0,
         progress: Callable[[Progress], object] = lambda _: None,
     ) -> ParallelText:
-        """Measure this share of the text as `ParallelText.of` does; raises the same errors.
+        """Measure the text by `ParallelText.of`, and scale the result to this share of the text.
 
-        The validation files are read, too: a file that cannot be read, or whose lines have no
-        counterparts, is refused now and not after long work, and so are files without a pair.
+        Raises the errors of `ParallelText.of`. The validation files are read, too, so that
+        DataError is raised now and not after long work: if one of them cannot be read, if lines
+        have no counterparts, or if no pair has text on both sides.
         """
         valid = AlignedText(self.valid_source, self.valid_target).pairs()
         if self.valid_source and not sum(not is_empty(*pair) for pair in valid):
@@ -242,7 +243,7 @@ def described(tokenizer: Path, assignments: Sequence[str]) -> TokenizerRecipe:
 
     The section's vocabulary is the tokenizer's size, but at least 300 and at most 1,000,000. A
     tokenizer of another program counts as "bpe". Raises RegardError if one of `assignments`, the
-    values of --set, contradicts the tokenizer, and ModelError if the tokenizer cannot be opened.
+    values of --set, is invalid or contradicts the tokenizer, and the errors of `open_tokenizer`.
     """
     opened = open_tokenizer(tokenizer)
     entries = opened.entries if isinstance(opened, Tokenizer) else ()
@@ -291,10 +292,10 @@ def prepare_files(
 
     `assignments` change the recipe: strings "section.key=value", as for `Recipe.set`. `tokenizer`
     decides the recipe's section [tokenizer]. Raises RegardError if the files exclude one another,
-    are too few, are in `out`, or do not fit the recipe, if `assignments` contradict the tokenizer,
-    or if `workers` are given for trees; RecipeError for an unknown recipe or field; and the errors
-    of `described`, of `TrainingFiles.suited` and of `TrainingFiles.prepare`. `progress` is
-    called while text is counted or prepared; `remark` is passed to `TrainingFiles.prepare`.
+    are too few, are in `out`, or do not fit the recipe, or if `workers` are given for trees;
+    RecipeError for an unknown recipe or field, or an invalid value; and the errors of `described`,
+    of `TrainingFiles.suited` and of `TrainingFiles.prepare`. `progress` is called while text is
+    counted or prepared; `remark` is passed to `TrainingFiles.prepare`.
     """
     files.refuse_unfit()
     named = recipe_named(recipe) if isinstance(recipe, str) else recipe

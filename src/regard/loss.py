@@ -2,7 +2,7 @@
 
 epsilon is spread over all V entries of the vocabulary, the label included, as in the definition by
 Szegedy et al., whom the paper cites. A loss is a sum over tokens, never a mean: the optimizer
-divides the gradient once, by the number of tokens of all processes and all parts of the batch.
+divides the gradient once, by the number of target tokens of all batches and processes of the step.
 """
 
 import math

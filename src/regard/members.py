@@ -23,7 +23,8 @@ def members(start: Start, count: int) -> Iterator[Start]:
 
     The other runs use the data, the tokenizer and the recipe of the first run, so the first run
     must have begun before another run begins. Raises RecipeError if `start` assigns a seed or a
-    limit of minutes, and RegardError if `start.out` is itself a run.
+    limit of minutes, RegardError if `start.out` is itself a run, DataError if --data is not
+    prepared data, and the errors of `begun` and `recipe_named`.
     """
     if "training.seed" in map(assigned_field, start.assignments):
         raise RecipeError("--seeds counts the seeds from 1: leave out --set training.seed")

@@ -1,9 +1,10 @@
 """§5.3 Optimizer: Adam, on flat buffers.
 
-All weights are in one tensor, and the model's parameters are views of that tensor. All gradients
-are in another tensor, and each of the two moments is in one more. An update is therefore one pass
-over a few tensors, however many layers there are. In bf16, a master copy of the weights and the sum
-of the gradients are kept in fp32, so that small changes, which bf16 would round away, add up.
+All weights are in one tensor, and the model's parameters are views of that tensor. The gradient of
+the last backward pass, the sum of the earlier gradients, and each of the two moments are in a
+tensor, too. An update is therefore one pass over a few tensors, however many layers there are. In
+bf16, a master copy of the weights and the sum of the gradients are kept in fp32, so that small
+changes, which bf16 would round away, add up.
 """
 
 from collections.abc import Callable
@@ -124,7 +125,10 @@ class FlatAdam:
         return torch.cat([flat[self._places[name][0]] for name in self._names])
 
     def restore(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:
-        """Load the values that `named_weights` and `state` returned; shapes must agree."""
+        """Load the values that `named_weights` and `state` returned.
+
+        Raises KeyError if a name is missing, and RuntimeError if shapes do not fit.
+        """
         for name, view in self.named_weights().items():
             view.copy_(weights[name])
         updates, mean, variance = self._moments

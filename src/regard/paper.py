@@ -202,7 +202,7 @@ class Table3Row:
     steps: int
     """Training steps."""
     perplexity: float
-    """Perplexity per sub-word, without label smoothing."""
+    """Perplexity per sub-word ("per-wordpiece" in the paper)."""
     bleu: float
     millions: int
     """Parameters, in millions."""

@@ -37,8 +37,9 @@ def open_to_decode(
     """Open a model directory and lay out its weights for decoding on this machine.
 
     Returns the model and `exact`. If `exact` is None and the model computes in bf16 or int8, False
-    is returned in place of None. `translation.load` explains the arguments, and when ModelError and
-    RecipeError are raised. Also raises the errors of `choose_device` and of `open_model`.
+    is returned in place of None. `translation.load` explains the arguments. Raises RecipeError for
+    an unknown precision, and for int8 on a device that is not an x86 processor; and the errors of
+    `choose_device` and of `open_model`.
     """
     precision, device = settled(precision), choose_device()
     int8 = precision == "int8"

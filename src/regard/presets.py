@@ -57,9 +57,10 @@ SMALL_PARSE = Recipe().but(
 )
 """A parser (§6.3) that one core can train on thousands of trees in less than an hour.
 
-In the measurements of experiments/table4, positions counted in words raise F1 by 24 points if there
-are few trees. Compared with this recipe's beam of 12, a beam of 4 lowers F1 by one point, and a
-beam of 21 raises it by less than half a point.
+In the measurements of experiments/table4 with 3,396 gold trees, F1 is 80.0 with positions counted
+in words and a beam of 12, and 55.8 with the positions of §3.5 and a beam of 21. With positions
+counted in words, a beam of 4 lowers F1 by at most one point, compared with this recipe's beam of
+12, and a beam of 21 raises it by less than half a point.
 """
 
 RECURRENT = SMALL.but(family="recurrent")

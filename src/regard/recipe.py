@@ -247,7 +247,7 @@ class Recipe(Section):
 
     @classmethod
     def read(cls, path: str | Path, bases: Mapping[str, Recipe] | None = None) -> Recipe:
-        """Read a TOML file; raises RecipeError if missing, too long, not UTF-8 or not a recipe."""
+        """Read a recipe file; raises RecipeError if it is unreadable, too long or no recipe."""
         try:
             with Path(path).open(encoding="utf-8") as file:
                 text = file.read(_LONGEST_FILE + 1)

@@ -132,7 +132,7 @@ def search(
 def _look(going: Tensor, numbers: list[Tensor]) -> tuple[Bool[Tensor, " sentences"], Iterator[int]]:
     """Copy `going` and `numbers`, the result of `granules.occupied`, to the host; return both.
 
-    A search in granules of many steps waits for a GPU only here, except at its start and its end.
+    In granules of several steps, a search waits for a GPU only here, and at its start and end.
     """
     if not numbers:
         return going.cpu(), iter(())
@@ -296,7 +296,7 @@ class Rules:
         )
 
     def step(self, beams: _Beams) -> _Beams:
-        """Add a token; `beams` must have room for it, and no live hypothesis of ended sentences."""
+        """Add a token. `beams` must have room for it, and ended sentences no live hypothesis."""
         live, length = beams.live, beams.length + 1
         last = live.tokens.index_select(-1, beams.length).squeeze(-1)
         last = last.masked_fill(live.log_p == -torch.inf, self.pad)

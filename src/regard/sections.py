@@ -73,8 +73,7 @@ class ModelRecipe(Section):
     before all cosines. learned: as in row E of Table 3. words: for a parser, sinusoids of positions
     that are counted in words (`regard.word_positions`)."""
     max_positions: Count = 1024
-    """Number of positions of a learned encoding, which no sentence may exceed; sinusoids have no
-    limit."""
+    """Number of learned positions, which no sentence may exceed; sinusoids have no limit."""
     initial: Literal["apart", "joined"] = "apart"
     """The Glorot limit of the initial W^Q, W^K and W^V. apart: the limit of each single matrix.
     joined: as in the authors' code, the limit of one matrix that joins the matrices with the same
@@ -178,7 +177,7 @@ class TokenizerRecipe(Section):
     """bpe: byte-pair encoding (EN-DE in the paper). wordpiece: word pieces (EN-FR). Unseen
     characters are encoded as bytes."""
     vocabulary: Annotated[int, Field(ge=300, le=1_000_000)] = 37_000
-    """Number of entries, including the 256 bytes and three special symbols."""
+    """The most entries, including the bytes, three special symbols and the symbols of trees."""
 
 
 class DataRecipe(Section):
@@ -200,8 +199,8 @@ class DataRecipe(Section):
     tenth of all different pairs, or of all gold trees. They are drawn at random; each different
     pair, or each tree, has the same chance."""
     recombined: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """For a parser without silver trees: the number of new trees to make from the gold trees, by
-    exchanging phrases between them, at most 20 from each gold tree; the paper makes none."""
+    """For a parser without silver trees: the most new trees to make from the gold trees, by
+    exchanging phrases between them, and at most 20 from each gold tree; the paper makes none."""
     source_tokens: Count = 25_000
     """The most source tokens in a batch, including padding."""
     target_tokens: Count = 25_000
@@ -280,9 +279,10 @@ class TrainingRecipe(Section):
     """
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """Seed of the initialisation, the order of the data, and dropout. When data is prepared, the
-    seed also decides the validation pairs, the pairs to learn sub-words from, and new trees."""
+    seed also decides which pairs are drawn (`share`, validation, sub-words), and the new trees."""
     log_every: Count = 20
-    """Steps from one logged step to the next; the first and the last step are always logged."""
+    """Steps from one logged step to the next. The first step is also logged, and so is the last,
+    unless `patience` ends the run."""
     validate_every: Count = 1000
     """Steps from one validation to the next; the last step is always validated."""
     patience: Annotated[int, Field(ge=0, lt=2**31)] = 0

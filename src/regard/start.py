@@ -141,7 +141,7 @@ class Start:
 
     @property
     def limit(self) -> float | None:
-        """The minutes of --time or, without it, of `recipe`, not of --set; None means no limit."""
+        """The limit in minutes, of --time or else of `recipe`, or None. --set is not considered."""
         if self.minutes is None and self.recipe is not None:
             return _given(self.recipe).training.minutes or None
         return self.minutes or None
@@ -170,8 +170,8 @@ def begin(
     `progress` is called while text is counted or prepared, `chose` if a recipe is chosen for a
     time, and `remark`, with a sentence, if the recipe takes fields from the data, if many pairs are
     left out, if many are in the validation files, too, and if a run that has a share of its text
-    gets more time. If `trains` is False, RUN/from.json is not written. Raises the errors of
-    `decide`, of `alone_in`, of `keep_origin` and of `TrainingFiles.prepare`.
+    gets more time. If `trains` is False, RUN/from.json is not written. Raises RegardError in all
+    refused cases, and the errors of `alone_in`, of `keep_origin` and of `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose, progress)
     if start.start_from is not None:
@@ -194,7 +194,7 @@ def decide(
     chose: _Chose = lambda _: None,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Decision:
-    """Decide by this module's table how a run begins; raises RegardError for a refused case."""
+    """Decide by this module's table how a run begins; raises RegardError in most refused cases."""
     _refuse_unfit(start)
     model = None if start.start_from is None else _model(start, start.start_from)
     earlier = begun(start.out)
@@ -312,7 +312,7 @@ def _for_the_time(
     minutes = assigned(start.assignments, "training.minutes") or start.minutes or MINUTES
     Recipe().but(minutes=minutes)  # refuse NaN or -1 at once: measuring the machine takes time
     its = ["training.minutes=0"] * (start.minutes == 0)
-    # Only one process is timed, so what several will see of the text is not known.
+    # Only one process is timed, so it is not known how much text several processes will read.
     its += ["data.share=1"] * (started_together() > 1)
     its += [f"tokenizer.vocabulary={text.vocabulary()}"] * start.whole_vocabulary
     choice = choose(text, minutes, asked=(*its, *made, *start.assignments))

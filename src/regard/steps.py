@@ -27,7 +27,7 @@ from regard.run.sharding import BatchLoss, Optimizer, ShardedAdam
 
 
 class Steps(Protocol):
-    """A way to learn from batches."""
+    """The interface of the classes below, which compute the gradients of batches."""
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the smoothed loss of a batch to the gradients of the parameters.

@@ -39,9 +39,10 @@ def train_prepared(
     `announce` is called once, before the first step, with the number of parameters and the memory
     and disk space that the run takes. The other arguments are those of `Run`. With several
     `processes`, each must call this function, and only the first writes, warns and announces.
-    Raises the errors of `validator`, `Run`, `begin_from_model` and `train`; TrainingError if a
-    batch cannot be divided into `micro_batches`; and Interrupted if `interrupt` records a signal,
-    before or after the last step; the newest step is saved before this error is raised.
+    Raises the errors of `validator`, `Run`, `begin_from_model`, `train` and `tune_run`;
+    TrainingError if a batch cannot be divided into `micro_batches`; and Interrupted if `interrupt`
+    records a signal, before or after the last step. The newest step is saved before this error is
+    raised.
     """
     refuse_more_parts(1 if micro_batches is None else micro_batches, recipe.data)
     validate = validator(data, recipe, processes)

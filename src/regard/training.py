@@ -32,7 +32,7 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
 
     Continues from the newest checkpoint, if any. Of several processes, the first returns weights in
     fp32 (§6.1), the others {}. Raises Interrupted, after saving, at a signal; Diverged if the loss
-    or a weight is not finite; the errors of `Resumption`; and TrainingError for too little memory.
+    or a weight is not finite; RegardError if the run cannot begin, continue or write its files.
     """
     training, setup = run.resume_or_start(), run.setup
     (model, optimizer, _, state), recipe, by = training, setup.recipe, setup.recipe.training

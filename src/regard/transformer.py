@@ -135,10 +135,10 @@ class Transformer(EncoderDecoder):
         }
 
     def _join_projections(self) -> None:
-        """Scale projections that share an input to the Glorot limit of one joint matrix.
+        """Scale projections that share an input, as if they were initialised as one joint matrix.
 
-        In self-attention, W^Q, W^K and W^V share an input. In attention to the encoder's output,
-        only W^K and W^V share an input.
+        The limit of Glorot's distribution is smaller for the joint matrix. In self-attention, W^Q,
+        W^K and W^V share an input; in attention to the encoder's output, only W^K and W^V do.
         """
         for layer in (*self.encoder, *self.decoder):
             own = cast(MultiHeadAttention, layer.self_attention)

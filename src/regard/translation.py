@@ -70,9 +70,9 @@ def load(
     loops give this. Where they do not decode (`arithmetic.few_rows_limits`), a test, which may take
     half a second, finds out whether this processor computes the same bits in a batch as for a
     sentence alone. Sentences are decoded one at a time if the test fails, and always on a GPU and
-    for some variants of the model. If `exact` is None, there is no test. In fp32, results are then
-    exact, except on a GPU, for these variants of the model, and where loops do not decode on a
-    processor that would fail the test. In bf16 and int8, None means False.
+    for some variants of the model. If `exact` is None, there is no test. In fp32, results of loops
+    are then exact. Other results are exact only if the processor would pass the test, and not on a
+    GPU or for these variants of the model. In bf16 and int8, None means False.
 
     With `others`, all models translate together, as an `Ensemble`; the first model's recipe gives
     the settings of the search. Raises ModelError if a model is a parser, or if the models have
@@ -103,9 +103,9 @@ def load(
 class Translator(Decoding):
     """A model or an ensemble with its tokenizer and search.
 
-    A source may have at most `longest` pieces, </s> included. `characters` are those of the sources
-    in training, as for `plainer`. `exact` means the same as in `load`. If `exact` is True or None,
-    `open_to_decode` must have opened `model` with this `exact`.
+    A source may have up to `longest` pieces, </s> included. `characters`, the non-ASCII characters
+    of the sources in training, is an argument of `plainer`. `exact` means the same as in `load`. If
+    `exact` is True or None, `open_to_decode` must have opened `model` with this `exact`.
 
     Only one thread may use a translator at a time. On a CPU, the batches of a translation share
     PyTorch's threads, or are decoded by copies of this process if there are many batches.
@@ -176,7 +176,7 @@ class Translator(Decoding):
         `numbers` or, if `numbers` is None, counted from 1. Raises DataError where `translate` does;
         TypeError if a sentence is not a str, or if `sentences` is a str; ValueError for a `window`
         below 1, or if there are fewer `numbers` than sentences; RecipeError if `n_best` is not
-        between 1 and the beam.
+        between 1 and the beam; and the errors of `Decoding.hypotheses`.
         """
         window = self.window_of(window)
         begin = 0
@@ -315,7 +315,7 @@ def _numbered(numbers: Iterable[int], sentences: Iterable[str]) -> Iterator[tupl
 
 
 def _joined(parts: Sequence[Translation]) -> Translation:
-    """Join the translations of a sentence's parts to the translation of the sentence."""
+    """Join the translations of a sentence's parts into the translation of the sentence."""
     return Translation(join_sentences([t.text for t in parts]), sum(t.score for t in parts))
 
 

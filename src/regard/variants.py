@@ -1,7 +1,7 @@
-"""§3 with one thing changed: variants that readers ask about, or that other programs' models have.
+"""Variants of the modules of §3, which readers ask about, or which other programs' models have.
 
-The fields of a recipe's section [model] choose these modules when a model is built. No recipe of
-the paper uses them. `regard claims` trains models with some of these variants, for comparison.
+The fields of a recipe's section [model] choose the modules when a model is built. No recipe of the
+paper has a variant. `regard claims` trains models with some of the variants, for comparison.
 """
 
 from collections.abc import Callable

@@ -165,8 +165,8 @@ class PartialTrees(Generic[_State]):
 class WellFormed(Generic[_Source, _State]):
     """Wraps a model for a search, so that the logit of a symbol that may not come next is -inf.
 
-    In the search, a token is the number of a symbol's column in `alphabet`. Only the logit of <pad>
-    is another; the search never selects <pad> (see `_only`).
+    In the search, a token is the number of a symbol's column in `alphabet`. <pad>, which the search
+    never selects, is an exception: `_only` computes its logit.
     """
 
     def __init__(self, model: Steppable[_Source, _State], alphabet: Alphabet):

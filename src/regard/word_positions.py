@@ -91,7 +91,7 @@ def know_words(model: Any, tokenizer: AnyTokenizer) -> None:
 
 
 def know_words_of(model: Any, other: Any) -> None:
-    """Copy from `model` to `other` which tokens begin a word, if positions count words."""
+    """If positions count words, give `other` the flags of `model` for tokens that begin a word."""
     for mine, its in ((model.embedding, other.embedding), (model.target_side, other.target_side)):
         if isinstance(mine, WordEmbedding):
             its.begins = mine.begins

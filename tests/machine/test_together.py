@@ -1,8 +1,10 @@
 """Agreement between processes: errors, differences, and a process that is alone."""
 
 import re
+import socket
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +12,9 @@ import torch
 from regard.errors import DataError, TrainingError
 from regard.machine.processes import ALONE, Processes, together
 from run.ranks import ended, started
+
+NO_PROCESS = 2**22 + 1
+"""More than the largest number of a process."""
 
 
 def fail(error: Exception, at: int) -> None:
@@ -102,3 +107,27 @@ def test_a_process_of_another_container_is_not_taken_for_one_that_has_ended(
 def test_a_process_knows_whether_it_is_the_first() -> None:
     assert Processes(0, 2).first
     assert not Processes(1, 2).first
+
+
+@pytest.mark.parametrize(("proc", "said"), [(True, "rank 0 and rank 1"), (False, "a process on")])
+def test_without_proc_nobody_is_known_to_have_ended(
+    proc: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Systems other than Linux have no /proc."""
+
+    def broken(_: torch.Tensor) -> None:
+        raise RuntimeError("connection closed")
+
+    name = "regard.machine.processes"
+    monkeypatch.setattr(f"{name}.SECONDS_TO_DIE", 0)
+    monkeypatch.setattr("torch.distributed.all_reduce", broken)
+    if not proc:
+        monkeypatch.setattr(f"{name}.PROC", tmp_path)
+    stored: dict[str, str] = {}
+    store = SimpleNamespace(set=stored.__setitem__, get=lambda key: stored[key].encode())
+    monkeypatch.setattr("os.getpid", lambda: NO_PROCESS)
+    for rank in range(2):
+        Processes(rank, 2, store).introduce()
+    with pytest.raises(TrainingError, match=f"^{said}.* has ended"):
+        Processes(0, 2, store).sum(1)
+    assert stored["process/0"].startswith(socket.gethostname())

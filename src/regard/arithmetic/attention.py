@@ -1,8 +1,8 @@
 """Compute equation (1) on a CPU; the attention weights are not returned.
 
 For sentences of usual length, PyTorch's fused kernel takes many times longer on a CPU than the
-matrix products alone would take, most of all in bf16. This module computes these products by
-torch.bmm and the softmax in fp32, pads keys to full vector registers, and has its own backward
+matrix products alone would take, most of all in bf16. This module computes the products by
+torch.bmm, and the softmax in fp32. It pads keys to full vector registers, and has its own backward
 pass. Without gradients, the scores of many rows (sequences), or of long rows, are computed in
 parts, and are never all in memory.
 """
@@ -132,7 +132,7 @@ def attend_without_gradient(
     mask: CpuMask,
     dropout: float,
 ) -> Float[Tensor, "rows heads queries d_v"]:
-    """Equation (1), computed in the keys' precision, with an output in the queries' precision.
+    """Equation (1), with products in the keys' precision, and an output in the queries' precision.
 
     Keys and values may already be padded with zeros to a multiple of `VECTOR`.
     """
@@ -190,7 +190,8 @@ def _output(
 def _product(left: Tensor, right: Tensor) -> Tensor:
     """Return torch.bmm(left, right); in fp32, first pad `left` to a multiple of `GROUP` rows.
 
-    Other precisions need no padding, because `ExactInference` attends only in fp32.
+    The result has no padding rows. The padding is made for `ExactInference`, which attends only in
+    fp32.
     """
     rows = left.shape[1]
     if rows % GROUP == 0 or left.dtype != torch.float32:

@@ -18,7 +18,7 @@ Validation uses `Plain` if training does, otherwise `Inference` on a CPU and `Cu
 For decoding on a CPU, oneDNN packs the weights: it rearranges them for its matrix kernels. In int8,
 the weights are rounded first. In other precisions, a layer may multiply its input rows in blocks,
 so that a sentence gets the same bits in any batch. The compiled loops of `FewRows` decode in fp32
-and, if there are few rows, in bf16 and int8 (`few_rows_limits`).
+and, if there are few rows and results need not be exact, in bf16 and int8 (`few_rows_limits`).
 """
 
 import math
@@ -56,7 +56,7 @@ of weights is at least `LARGE`: two cores compute such a batch in about 0.1 s or
 batches, two halves would often wait for each other, as one thread at a time runs Python."""
 MANY_WEIGHTS = 2**22
 """On a CPU in bf16, if `training.arithmetic` is "auto", a compiled loop computes Adam's updates of
-models with at least this many weights. For them, the loop is faster than PyTorch's Adam."""
+models with at least this many weights. For such models, the loop is faster than PyTorch's Adam."""
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
@@ -194,8 +194,8 @@ def for_decoding(
 def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
     """The sizes (heads, d_k, d_v) of all `MultiHeadAttention` modules; `ExactInference` tests them.
 
-    The set is empty if there are none. It is also empty if the model has a module (`inexact`) whose
-    results may depend on the other rows of the batch in their last bits.
+    The set is empty if there are no such modules. It is also empty if the model has a module of a
+    class in `inexact`: the last bits of its results may depend on the other rows of the batch.
     """
     modules = list(model.modules())
     inexact = (AdditiveAttention, SmoothFeedForward, RestrictedAttention)

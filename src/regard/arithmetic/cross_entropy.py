@@ -35,11 +35,12 @@ def cross_entropy_by_chunks(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """The smoothed and the plain loss of `Arithmetic.cross_entropy`: sums in fp32, in nats.
 
-    Only the smoothed loss has a gradient, and only if `by.learning` is True. If `by` computes in
+    Only the smoothed loss has a gradient, and only if `by.learning` is True. If `states` are in
     bf16, the logits are rounded to bf16. The plain loss is computed from the probabilities of the
-    labels. These are in fp32 if there is no gradient, if `consistency` is not 0, or if a compiled
-    loop or the kernel `softmax_gradient` computes them; otherwise they are rounded to bf16, too.
-    The smoothed loss is also computed from the mean of all embeddings, which has a rounding error.
+    labels. With logits in bf16, these probabilities are also rounded to bf16, except if
+    `by.learning` is False, if `consistency` is not 0, or if a compiled loop or the kernel
+    `softmax_gradient` computes them. The smoothed loss also has the rounding error of the mean
+    embedding.
     """
     smoothed, plain = _CrossEntropy.apply(by, states, embedding, labels, smoothing, consistency)
     return smoothed, plain
@@ -111,7 +112,7 @@ def _terms(
     """The plain loss of a chunk, what smoothing adds and, with two passes, what consistency adds.
 
     Each term is a sum over tokens. If `by.learning` is True or there are two passes, the logits of
-    each pass are turned, in place, into their gradient without its last term, -epsilon / V.
+    each pass are turned, in place, into their gradient without its last term, which has rank one.
     """
     real = t != 0
     if consistency:

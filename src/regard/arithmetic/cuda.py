@@ -1,4 +1,4 @@
-"""Computing on a GPU: fused attention, the loss in large chunks, Adam in one pass, and `kernels`.
+"""Compute on a GPU: fused attention, the loss in large chunks, Adam in one pass, our own kernels.
 
 No function here waits for the GPU, because none copies numbers from the GPU or to the GPU.
 """
@@ -26,9 +26,9 @@ from regard.machine.devices import is_out_of_memory
 from regard.machine.streams import Streams
 
 EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""PyTorch's attention kernels. EFFICIENT_ATTENTION is fast for short rows and takes masks; MATH
-takes head sizes that EFFICIENT_ATTENTION refuses. cuDNN's kernel is left out, because it spends
-time to build a plan for each new shape."""
+"""The attention kernels of PyTorch that `Cuda` may use by default. EFFICIENT_ATTENTION is fast for
+short rows and takes masks; MATH takes head sizes that EFFICIENT_ATTENTION refuses. cuDNN's kernel
+is left out, because it spends time to build a plan for each new shape."""
 CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
 """Attention kernels for training in which all batches have one shape, cuDNN's included."""
 STEPS_UNSEEN = 32
@@ -93,7 +93,7 @@ class CudaMask(Mask):
 
     @property
     def open(self) -> Bool[Tensor, "#rows 1 #queries keys"]:
-        """The mask `allowed`; but a query that has no allowed key there may attend to every key."""
+        """The mask `allowed`, but a query without any allowed key may attend to every key."""
         if self._open is None:
             self._open = self.allowed | ~self.reachable
         return self._open
@@ -168,16 +168,17 @@ class Cuda(Fused):
         return CudaCache(keys, values)
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
-        """LayerNorm(x + Dropout(y)): by one kernel, if there is no dropout and no gradient."""
+        """LayerNorm(x + Dropout(y)); by one kernel if possible, without dropout and gradients."""
         output = None if self.learning or dropout else ADD_NORM(x, y, norm)
         return super().add_norm(x, y, norm, dropout) if output is None else output
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
     ) -> Tensor:
-        """Equation (1): by `ATTEND`, if possible, for few queries without gradient.
+        """Equation (1), by the kernel `ATTEND` or by PyTorch's attention kernels.
 
-        In all other cases, PyTorch's kernels compute it.
+        Without gradients, `ATTEND` computes up to `MOST_QUERIES` queries in heads of at most
+        `MOST_WIDTH`, if it can be used on this machine.
         """
         assert isinstance(mask, CudaMask)
         if not self.learning and _are_few(query, value):
@@ -190,7 +191,7 @@ class Cuda(Fused):
         return output * mask.reachable
 
     def summarize(self, logits: Tensor) -> Summary:
-        """A `Summary` by one kernel, if possible; the kernel reads the logits once."""
+        """The `Summary` of the logits, by one kernel if possible, which reads the logits once."""
         found = SUMMARY(logits, BLOCK)
         return super().summarize(logits) if found is None else Summary(*found)
 

@@ -8,7 +8,7 @@ kernel may then add in another order. All other operations compute each number o
 itself, and `Int8Linear` adds integers, which is exact in any order. The remaining matrix products
 are made as follows:
 
-- A linear layer multiplies the rows of its input in blocks of a few sizes (`BlockedLinear`).
+- A linear layer multiplies the rows of its input in blocks of fixed sizes (`BlockedLinear`).
 - Attention multiplies in fp32, each sentence and head by itself. All sentences are padded to the
   number of keys of the longest sentence; the added keys only add zeros at the end of a sum. The
   terms of a sum are divided into groups of `attention.KEYS`, and the sums of the groups are added
@@ -16,9 +16,9 @@ are made as follows:
 
 These products rely on two properties that kernels do not promise, but that all measured kernels
 have: a row has the same result at each position in each block, and zeros at the end of a group
-change nothing. Before sentences share a batch, both properties are therefore tested on the
-processor, with the sizes of the model: `blocks_agree` tests every size of block; `widths_agree`
-tests every padded number of keys up to one group, and some larger numbers.
+change nothing. If `exact` is True, both properties are therefore tested on the processor, with the
+sizes of the model, before sentences share a batch: `blocks_agree` tests every size of block;
+`widths_agree` tests every padded number of keys up to one group, and some larger numbers.
 """
 
 import itertools

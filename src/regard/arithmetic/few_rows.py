@@ -36,7 +36,7 @@ IN_BF16 = "uint16"
 """The type of the arrays that hold weights in bf16."""
 ROOM_FOR = 32
 """At first, each sentence gets space for the keys and values of this many steps with a beam of 4.
-When the space of all sentences together is full, it is doubled."""
+When the space of all sentences together is full, it is at least doubled."""
 
 
 class _Past:
@@ -64,7 +64,8 @@ class _Past:
 class FewState:
     """The state of decoding by `FewRows`; a hypothesis has the row number sentence * beams + beam.
 
-    Keys and values are never moved in `past`; `select` selects rows of `ancestry` and `sources`.
+    Keys and values stay in their slots of `past`: `select` selects rows of `ancestry` and
+    `sources` only.
     """
 
     past: _Past
@@ -89,13 +90,13 @@ class FewState:
 
 
 class FewRows:
-    """The layers of a Transformer as loops, for a search with few rows.
+    """The layers of a Transformer, computed by compiled loops, for a search on a CPU.
 
     This object has a copy of the model's weights in another layout. In int8, the weights are
     rounded to 8 bits. The loops also round the inputs of linear layers, but only if the processor
     has VNNI or AVX2 (`loops.integers`); the model's own modules always round these inputs. In fp32,
-    a row has the same result whichever rows are beside it. The layers of `model` must be as in the
-    paper, except that their activation may be "swish"; `model.by.products` must be a `LaidOut`.
+    the result of a row does not depend on the other rows. `suits_few_rows(model)` must be True, and
+    `model.by.products` must be a `LaidOut`.
     """
 
     def __init__(self, model: Any):
@@ -276,8 +277,8 @@ def _in_order(
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """Two flat arrays: one of all matrices; one of all scales, biases and parameters of LayerNorms.
 
-    Each matrix is arranged by `products.in_blocks`; but if it has 8-bit weights and the processor
-    has VNNI or AVX2, it is arranged by `integers.pack`.
+    `integers.pack` arranges a matrix of 8-bit weights if the processor has VNNI or AVX2;
+    `loops.products.in_blocks` arranges all other matrices.
     """
     weights, numbers = list[NDArray[Any]](), list[Tensor]()
     for part in parts:

@@ -1,4 +1,4 @@
-"""When the compiled loops of `FewRows` decode: the limits of batches, and the models."""
+"""Decide which batches, and which models, the compiled loops of `FewRows` decode."""
 
 import math
 from typing import Any
@@ -18,22 +18,24 @@ from regard.variants import HalvesEmbedding, SmoothFeedForward
 LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
 """Classes of modules that `FewRows` can compute; `SmoothFeedForward` only with SiLU ("swish")."""
 FEW_ROWS = FewRowsLimits(tokens=512, products=2 * 10**8)
-"""Limits for `FewRows`, measured on two cores. `FewRows` decodes a batch on one core. If a step has
-more multiplications than `products`, the model's modules decode all batches, on all cores."""
+"""The limits in bf16, and in int8 without AVX2, measured on two cores. `FewRows` decodes a batch on
+one core. If a step of a text's largest batch has more multiplications than `products`, the model's
+modules decode all batches of the text, on all cores."""
 FEW_ROWS_IN_FP32 = FewRowsLimits(64, math.inf)
 """With weights in fp32, `FewRows` decodes all batches, so that a sentence has the same results in
 any batch."""
 FEW_ROWS_BY_VNNI, FEW_ROWS_BY_AVX2 = FewRowsLimits(64, 4 * 10**9), FewRowsLimits(64, 10**10)
 """The limits with 8-bit weights on x86 processors with VNNI, and with AVX2 only. Batches may be
-small: Python runs only once in eight steps, so threads rarely wait."""
+small: Python runs only once in eight steps, so threads rarely wait for each other's Python code."""
 
 
 def few_rows_limits(precision: str, dtype: torch.dtype, exact: bool | None) -> FewRowsLimits | None:
     """The limits of the batches that `FewRows` decodes; None if the modules decode all batches.
 
     `precision` is "int8", or the precision of the weights, which have the dtype `dtype`. `exact` is
-    as in `choose.for_decoding`. In fp32, the modules decode if compiled loops cannot be kept: a
-    command would spend most of a minute to compile them.
+    as in `choose.for_decoding`. In bf16 and int8, the modules decode all batches unless `exact` is
+    False. In fp32, the modules decode all batches if compiled loops cannot be kept: each command
+    would spend most of a minute to compile the loops.
     """
     if precision != "int8" and dtype == torch.float32:
         return FEW_ROWS_IN_FP32 if can_keep_loops() else None

@@ -15,8 +15,9 @@ from regard.attention import segment_mask
 from regard.equations import Mask
 
 SIDE = 128
-"""The number of queries, and of keys, in a block of scores. PyTorch refuses smaller blocks in the
-backward pass, unless PyTorch may try all kernels, which takes much longer to compile."""
+"""The number of queries, and of keys, in a block of scores. PyTorch refuses a block that is not a
+multiple of its tiles. A tile can have 128 queries or keys: forward by `SMALL_TILES`, and backward
+by PyTorch's own choice for wide heads."""
 NARROW = 64
 """In bf16 and for heads of at most this width, `SMALL_TILES` are used."""
 SMALL_TILES: Any = {
@@ -24,9 +25,10 @@ SMALL_TILES: Any = {
     "bwd_BLOCK_M1": 64, "bwd_BLOCK_N1": 64, "bwd_BLOCK_M2": 64, "bwd_BLOCK_N2": 64,
     "bwd_num_warps": 4, "bwd_num_stages": 3,
 }  # fmt: skip
-"""The tiles of scores that the kernels compute together. PyTorch's own choice on an H200 is
-128 x 128 forward, and 64 x 128 backward. With rows of 256 tokens, PyTorch's choice took 1.9 times
-as long as `SMALL_TILES` in the forward pass, and 1.15 times as long in the backward pass."""
+"""Options of the kernels, mainly the sizes of tiles: a kernel computes the scores of a tile
+together. PyTorch's own tiles on an H200 are 128 x 128 forward, and 64 x 128 backward. With rows of
+256 tokens, PyTorch's options took 1.9 times as long as `SMALL_TILES` in the forward pass, and 1.15
+times as long in the backward pass."""
 LEAST_WIDTH = 16
 """FlexAttention's kernels do not compute heads that are narrower than this."""
 

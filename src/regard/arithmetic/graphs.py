@@ -1,8 +1,8 @@
 """Steps of a search on a GPU: one step is recorded as a CUDA graph, which is then replayed.
 
 A granule is a group of steps between which the host does not look at results (`regard.granules`).
-A step launches hundreds of small kernels, and the host takes longer to launch them than the GPU to
-compute them. A graph launches all of them together.
+A step launches hundreds of small kernels, and the host takes longer to launch them than the GPU
+takes to compute them. A graph launches all of them together.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ class RecordedSteps(threading.local, Granule):
     Each thread has recordings of its own, in memory of its own, because the threads' streams
     compute at the same time.
 
-    Before the first recording, one step is made without a recording. In this step, libraries
-    prepare what they cannot prepare while a graph is recorded, and kernels are compiled for the
-    number of candidates (the continuations of a sentence that a step ranks highest). After a
-    recording has worked, later granules with the same number of candidates replay all of their
-    steps. Steps are made one by one, without a recording,
+    Each granule makes a new recording. Before the first recording with some number of candidates
+    (the continuations of a sentence that a step ranks highest), one step is made without a
+    recording. In this step, libraries prepare what they cannot prepare while a graph is recorded,
+    and kernels are compiled for this number. After a recording has worked, later granules with the
+    same number of candidates replay all of their steps. Steps are made one by one, without a
+    recording,
 
     - if a granule has fewer steps than `WORTH_RECORDING`;
     - on a CPU;
-    - in a search whose steps change the shape of a tensor, or a number that is not in a tensor;
+    - in a search whose steps `overwrite` refuses, for example because they change a tensor's shape;
     - in a thread, after PyTorch has failed there to record a step that directly followed an
       unrecorded step.
     """
@@ -91,13 +92,14 @@ class RecordedSteps(threading.local, Granule):
         return all(x.is_cuda for x in _tensors(value))
 
     def record(self, step: Callable[[Value], Value], value: Value) -> Callable[[], None]:
-        """A function that overwrites `value` with `step(value)`: it replays a recorded step.
+        """Record a step; return a function that replays it, and so overwrites `value`.
 
-        Raises ValueError if `step` cannot overwrite `value`, RuntimeError if PyTorch cannot record
-        the step. This object keeps the last recording, because the GPU may still replay it. All
-        recordings of a thread use the same memory until PyTorch fails to record a step. The stream
-        that records computes nothing, so recording does not wait for the GPU. `torch.cuda.graph` is
-        not used, because it would wait for the GPU and free unused memory.
+        The new `value` is `step(value)`. Raises ValueError if `overwrite` refuses the step, and
+        RuntimeError if PyTorch cannot record the step. This object keeps the last recording,
+        because the GPU may still replay it. All recordings of a thread use the same memory until
+        PyTorch fails to record a step. The stream that records computes nothing, so recording does
+        not wait for the GPU. `torch.cuda.graph` is not used, because it would wait for the GPU and
+        free unused memory.
         """
         if self._stream is None:
             # PyTorch has 32 streams of each priority, and hands them out in turn, again and again.
@@ -127,9 +129,9 @@ def overwrite(step: Callable[[Value], Value], value: Value) -> None:
     """Overwrite the tensors of `value` with those of `step(value)`.
 
     The next step then reads and writes the same memory, as a recording of the step (a CUDA graph)
-    requires. Raises ValueError if the step changes the shape or dtype of a tensor, if it changes a
-    number that is not in a tensor, or if tensors to overwrite share memory or are not contiguous;
-    in these cases, nothing is overwritten.
+    requires. Raises ValueError if the step changes the number of tensors, the shape or dtype of a
+    tensor, or a number that is not in a tensor, or if tensors to overwrite share memory or are not
+    contiguous; in these cases, nothing is overwritten.
     """
     old, new = list(_leaves(value)), list(_leaves(step(value)))
     pairs = [pair for pair in zip(old, new, strict=True) if pair[0] is not pair[1]]

@@ -53,7 +53,7 @@ def arrays(hypotheses: Hypotheses) -> tuple[NDArray[Any], ...]:
 
 
 class Loops(Cpu):
-    """Computes by loops what the equations do between matrix products."""
+    """Like `Cpu`, but compiled loops do most of the work between matrix products."""
 
     def attention_weights(
         self, scores: Tensor, bias: Tensor, factor: float, dropout: float

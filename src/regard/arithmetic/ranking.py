@@ -83,7 +83,10 @@ def _without(
     maxima: Float[Tensor, "rows blocks"],
     logits: Float[Tensor, "rows vocabulary"],
 ) -> Float[Tensor, "rows blocks"]:
-    """For each block with tokens of `never`, set its maximum to that of the other tokens in it."""
+    """In each block with tokens of `never`, replace the maximum by that of the other tokens.
+
+    `maxima` is changed in place, and returned.
+    """
     for block in {token // BLOCK for token in never}:
         tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
         # The logits are set one by one: with a list as an index, the host would wait for the GPU.

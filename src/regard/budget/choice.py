@@ -1,13 +1,13 @@
 """The recipe that learns most from a text in a given time, on this machine.
 
-The machine's speed decides how many target tokens a model learns from: some steps of models are
-timed, from the smallest model on. Each model in rule.toml has a number `tokens_per_weight`: the
-target tokens that it needs for each of its weights. The largest model that learns from so many
-tokens is chosen, or the smallest if none does; only the first `most_passes` passes over the text
-count. Vocabulary and row length depend on the text, and the smallest model has a limit of its own
-on the vocabulary; dropout, label smoothing and cooldown depend on the number of passes over the
-text, and on its size if it is small; batch size and warm-up depend on the number of steps. Of a
-text that is too large for the time, a part is drawn at random.
+The machine's speed decides how many target tokens a model learns from. So some training steps of
+models are timed, the smallest model first. Each model in rule.toml has a number
+`tokens_per_weight`: the target tokens that it needs for each of its weights. The largest model that
+learns from at least so many tokens is chosen, or the smallest if none does; only the first
+`most_passes` passes over the text count. Vocabulary and row length depend on the text; the smallest
+model also has a maximum for the vocabulary. Dropout, label smoothing and cooldown depend on the
+number of passes over the text and, if the text is small, on its size. Batch size and warm-up depend
+on the number of steps. If a text is too large for the time, a part of it is drawn at random.
 
 The expected loss (`regard.budget.loss`) is computed only to inform the user.
 """
@@ -32,8 +32,8 @@ from regard.run.model_directory import matrices_misfit
 BUDGETS = (10.0, 60.0, 480.0, 4320.0)
 """The times, in minutes, that `for_several_times` compares."""
 USED = 0.9
-"""The share of the time that steps take. The rest is for preparing the data and a first embedding
-(`regard.run.first_embedding`), for validating and for saving."""
+"""The share of the time for timing models and for training steps. The rest is for preparing the
+data and a first embedding (`regard.run.first_embedding`), for validating and for saving."""
 NO_LIMIT = 2**31 - 1
 """The number of steps in a recipe that is chosen for a time, so that only the time ends the run. If
 the user sets `training.minutes = 0` for a new run, its recipe has the expected number of steps."""
@@ -42,11 +42,11 @@ FILLED = 0.97
 experiments/budget. It is less if targets have fewer tokens than their sources."""
 CHECKPOINTS, AVERAGED = 30, 9
 """About how many checkpoints a run saves, and how many it averages at most: the ones that were
-saved nearest to the step of the best validation. A run with a cooldown averages none, because its
-best checkpoint alone translates better (experiments/budget)."""
+saved nearest to the step of the best validation. A run with a cooldown and without patience
+averages none, because its best checkpoint alone translates better (experiments/budget)."""
 APART, RAREST = 100, 5
 """Validations are at least APART steps apart, because each takes as long as about ten steps. In a
-run of few steps they may be closer: of RAREST checkpoints, at least one is validated."""
+run of few steps they may be closer: of RAREST checkpoints in a row, one is validated."""
 VALIDATED = 100
 """Each validation translates this many sentences for a BLEU that is only shown, not used."""
 LEAST_STEPS = 3000
@@ -130,14 +130,14 @@ def choose(
 
     `measure`, by default `tokens_per_second`, is called for one model after the other, smallest
     first, until a model would learn from too few tokens for its size, or does not fit the memory.
-    If batches become smaller because few steps fit in the time, it is called for these batches. If
-    timing a model would take long, its speed is computed from the speed of the last model that was
-    timed. The time of these calls is subtracted from the time for training. If the last call
-    took more than TIMED seconds, the excess is subtracted once more: on a GPU, the excess is the
-    time of compiling, and training compiles the model again. At least a third of the whole time is
-    left for training. `asked` are the user's changes, as `Recipe.set` takes them; every recipe
-    keeps them. Raises TrainingError if not even the smallest model fits the memory, and RecipeError
-    if `asked` is invalid, or does not fit the tokenizer or this machine.
+    If batches become smaller because few steps fit in the time, `measure` is called again with
+    these batches. If timing a model would take long, its speed is computed from the speed of the
+    last model that was timed. The time of these calls is subtracted from the time for training. If
+    timing the last model took more than TIMED seconds, the excess is subtracted once more: on a
+    GPU, the excess is the time of compiling, and training compiles the model again. Training keeps
+    at least a third of the whole time. `asked` are the user's changes, as `Recipe.set` takes them;
+    every recipe keeps them. Raises TrainingError if even the smallest model cannot be trained (see
+    `tokens_per_second`); RecipeError if `asked` is invalid, or unfit for tokenizer or machine.
     """
     return _choose(corpus, minutes, partial(_timed, measure or tokens_per_second), asked)
 
@@ -166,7 +166,7 @@ def _choose(
                 speed, seconds = measure(batched, text)
                 smaller = _in_smaller_batches(batched, USED * whole * speed, asked)
                 batch = smaller.data.target_tokens
-                if smaller.data != batched.data:  # fewer tokens a step, and a second
+                if smaller.data != batched.data:  # a smaller batch is also slower per token
                     speed, more = measure(smaller, text)
                     seconds += more
             except TrainingError:  # the model is too large for the memory

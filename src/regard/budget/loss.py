@@ -43,7 +43,7 @@ def expected_loss(
 ) -> float:
     """The loss by the second formula in this module's docstring, in nats per target character.
 
-    A text of `different` target tokens (U in the docstring) is repeated until the model has learned
+    `weights` is P. A text of `different` target tokens (U) is repeated until the model has learned
     from `tokens` target tokens (T). `rule` has the constants; by default, they are read from
     rule.toml.
     """

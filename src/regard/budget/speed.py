@@ -38,8 +38,9 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
     """Time a few updates of a model; return how many target tokens it learns from in a second.
 
     The sentences have lengths as in the corpus, and arbitrary sub-words. The state of this
-    process's random numbers is not changed. Raises TrainingError if the memory is too small, and
-    RecipeError if this machine cannot compute by the recipe's arithmetic and precision.
+    process's random numbers is not changed. Raises TrainingError if the memory is too small, if
+    no batch can hold a row, or if no GPU can be used; RecipeError if this machine cannot compute by
+    the recipe's arithmetic and precision.
     """
     device = choose_device()
     dtype = choose_dtype(recipe.training.precision, device)

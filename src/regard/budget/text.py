@@ -59,10 +59,11 @@ class ParallelText(NamedTuple):
         tokenizer: Path | None = None,
         progress: Callable[[Progress], object] = lambda _: None,
     ) -> "ParallelText":
-        """Measure the text in files that correspond line by line; `progress` is told how far it is.
+        """Measure the text in source files and target files that correspond line by line.
 
-        Raises DataError as `AlignedText` and `AlignedText.counted` do, and if all sources or all
-        targets are empty; ModelError if the tokenizer cannot be opened.
+        `progress` is called while the files are read. Raises DataError as `AlignedText` and
+        `AlignedText.counted` do, and if all sources or all targets are empty; the errors of
+        `open_tokenizer` if the tokenizer cannot be opened.
         """
         known = None if tokenizer is None else open_tokenizer(tokenizer)
         counted = _Counted()
@@ -79,7 +80,7 @@ class ParallelText(NamedTuple):
         """Estimate the size of the text from which this data was prepared.
 
         A pair that `--mix` repeats counts once. Raises DataError if the data is missing or damaged,
-        and ModelError if its tokenizer cannot be opened.
+        and the errors of `open_tokenizer` if its tokenizer cannot be opened.
         """
         pairs = Pairs.open(data, "train")
         known, kept = open_tokenizer(data), prepared_manifest(data)["counts"]["train"]["kept"]
@@ -97,13 +98,16 @@ class ParallelText(NamedTuple):
         return self._replace(pairs=pairs, characters=characters)
 
     def enough(self, tokens: float) -> float:
-        """The share of the text that is enough for a run that learns from so many target tokens."""
+        """The share of the text that is enough for a run that learns from so many target tokens.
+
+        The result is 1 if more than half of the text is needed.
+        """
         rule = rule_of_times()["share"]
         share = max(rule["margin"] * tokens / self.tokens, rule["pairs"] / max(1, self.pairs))
         return float(f"{share:.2g}") if share <= 0.5 else 1.0
 
     def passes(self, tokens: float) -> float:
-        """How many passes over the text count for dropout and label smoothing.
+        """How many passes over the text count for dropout, label smoothing and cooldown.
 
         Many passes over few tokens count more, because a model learns a small text by heart after
         fewer passes. `tokens` is the number of target tokens that the model learns from.

@@ -17,7 +17,7 @@ class Size(NamedTuple):
     steps: int = 1000
     """The number of optimizer steps of each training."""
     pairs: int = 20_000
-    """The number of sentence pairs that each model learns from."""
+    """The number of sentence pairs of the training text; pairs that are too long are left out."""
     tested: int = 500
     """The number of unseen sentences that each trained model translates."""
 

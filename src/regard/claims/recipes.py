@@ -12,8 +12,9 @@ from regard.recipe import ModelRecipe, Recipe
 
 VOCABULARY = 1000
 ROOM = 64
-"""The length of a batch's rows, and the largest number of pieces (sub-words, </s> included) that a
-sentence in training may have. 4 of the 20,000 pairs have a longer sentence, and are dropped."""
+"""In SMALLEST, the length of a batch's rows, and the largest number of pieces (sub-words, </s>
+included) that a sentence in training may have. 4 of the 20,000 pairs have a longer sentence, and
+are dropped."""
 SHORT_PIECES = 24
 """A short sentence has at most this many pieces, </s> included. In 58 % of the corpus's pairs, both
 sentences are short."""

@@ -48,8 +48,8 @@ class Trained:
     def settings(self, size: Size) -> str:
         """The fields of the recipe that differ from `Recipe()`, and the size, as text.
 
-        The seed and the number of steps in these fields are always 1; the size has the real number
-        of steps.
+        The text is made with seed 1 and 1 step, so it is the same for every seed. The size has the
+        real number of steps.
         """
         return f"{settings_of(training_recipe(self.name, 1, 1))} {size}"
 

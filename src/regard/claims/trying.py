@@ -41,7 +41,8 @@ def try_claims(
     work. `heard` is called for each finished part, parts of earlier calls included. Raises
     DataError if `out` holds damaged parts or parts with other settings, such as another size, or if
     `out` is prepared data, a run or a model, whose result.json would be overwritten. Raises
-    RegardError if a file cannot be written. Errors of training are raised, too.
+    RegardError if a file cannot be written, and the other errors of `prepare_corpora` and of
+    `do_all`, which include errors of training.
     """
     if (out / "recipe.toml").exists() or is_prepared(out):
         raise DataError("is prepared data, a run or a model: choose another --out", out)

@@ -1,6 +1,6 @@
-"""`regard score --report`: prints five scores, what each measures, and how much systems differ.
+"""`regard score --report`: prints several scores, explains each, and compares systems.
 
-One of the five scores, bleu_paper, is BLEU as the paper's authors computed it.
+The score bleu_paper is, by default, BLEU as the paper's authors computed it.
 """
 
 import json
@@ -86,7 +86,7 @@ def print_report(
     A `tokenizer` other than 13a and intl adds a sixth score: BLEU by this tokenizer.
     `steps` prepare the text for bleu_paper. If `steps` is None, the steps of the paper are used, or
     no steps if all texts look tokenised. If `as_json` is True, one JSON object is printed, and no
-    other lines.
+    other lines. Raises the errors of `report_translations`.
     """
     done = _fitting_steps([*systems, *references]) if steps is None else steps
     scores = report_translations(systems, references, language, done, tokenizer)
@@ -109,9 +109,10 @@ def print_report(
 
 
 def _fitting_steps(texts: Sequence[Sequence[str]]) -> TextSteps:
-    """The steps that prepare text for bleu_paper, with a note if some texts look tokenised.
+    """The steps that prepare text for bleu_paper if --steps is not given.
 
-    If all texts look tokenised, there are none. Otherwise, they are `PAPER_STEPS`.
+    There are no steps if all texts look tokenised. Otherwise, the steps are `PAPER_STEPS`. A note
+    is written if one or more texts look tokenised.
     """
     tokenised = [looks_tokenised(text) for text in texts]
     if all(tokenised):

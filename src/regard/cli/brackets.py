@@ -34,9 +34,10 @@ def score_trees(
     in that file, unless they are None. If `rows` is True, a row for each sentence is printed before
     the summary. If `as_json` is True, only the summary is printed, as JSON. A remark is written to
     standard error if a tree has several lines, or if the trees of only one file are inside brackets
-    without a label, as in `( (S ...))`. Raises DataError if a file cannot be read, if `gold` or
-    `test` has a NUL byte, if only one of these two is empty, or if both are standard input. Raises
-    typer.Exit(1) after more errors than allowed; with `as_json`, null is printed first.
+    without a label, as in `( (S ...))`. Raises DataError if a file cannot be read, if the parameter
+    file is too large, if `gold` or `test` has a NUL byte, if only one of these two is empty, or if
+    both are standard input. Raises typer.Exit(1) after more errors than allowed; with `as_json`,
+    null is printed first.
     """
     refuse_standard_input_twice(gold, test)
     parameters = _parameters(params, max_errors, cutoff)
@@ -94,10 +95,10 @@ def _parameters(name: str | None, max_errors: int | None, cutoff: int | None) ->
 
 
 def _opened(*paths: Path) -> list[Iterator[bytes]]:
-    """The lines of each file; only the first line of each is read now.
+    """The lines of each file; only the first block of each file is read now.
 
-    Raises DataError if a file cannot be read, or if some files are empty and others are not, so
-    that such files are refused before scores are printed.
+    Raises DataError if a first block cannot be read or has a NUL byte, or if some files are empty
+    and others are not. Such files are thus refused before scores are printed.
     """
     every = [_lines(path) for path in paths]
     first = [list(islice(lines, 1)) for lines in every]

@@ -61,6 +61,7 @@ def translate_file(
 ) -> int:
     """Translate the file `source` into the file `out`, block by block; return the number of lines.
 
+    The number of lines is 0 in a process that is not the first and finds `out` finished already.
     `settings` has everything that the output depends on, except the models and the text.
     `translate` takes the same arguments as `measure`, and yields the translation of each line
     without the line feed at its end. Raises RegardError if `out` exists although blocks are

@@ -57,9 +57,10 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x20
 
 
 def json_for_terminal(value: Any, indent: int | None = None) -> str:
-    """The JSON of a value, without characters that could control a terminal or end a line.
+    """The JSON of a value; characters that could control a terminal are escaped.
 
-    Such characters are escaped, for example the character U+009B as \\u009b, so nothing is lost.
+    Characters that could end a line are escaped, too. For example, U+009B is written as \\u009b. If
+    `indent` is None, the JSON is one line.
     """
     # JSON itself escapes the control characters below U+0020.
     return json.dumps(value, indent=indent, ensure_ascii=False).translate(_ESCAPES)
@@ -71,7 +72,7 @@ def note(message: str) -> None:
 
 
 def note_finished(done: "Finished") -> None:
-    """Write a line of progress for a finished part of an experiment, with its scores."""
+    """Write a line for a finished part of an experiment, with BLEU, F1 and perplexity, if any."""
     names = {"bleu": "BLEU", "f1": "F1", "perplexity": "perplexity"}
     shown = [f"{label} {done.numbers[n]:.2f}" for n, label in names.items() if n in done.numbers]
     note(f"{done.number:>3} of {done.total}  {done.part}, seed {done.seed}  {', '.join(shown)}")

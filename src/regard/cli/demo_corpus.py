@@ -29,7 +29,7 @@ def write_text(folder: Path, pairs: int) -> "TrainingFiles":
     """Write train.en, train.de, valid.en and valid.de into `folder`; return their paths.
 
     Each training file has `pairs` lines. Raises DataError if one of these files exists already and
-    was not written by a demo.
+    has another first line than a demo's file, and RegardError if a file cannot be written.
     """
     from regard.corpus import example, write_corpus
     from regard.inputs import TrainingFiles
@@ -48,7 +48,8 @@ def write_text(folder: Path, pairs: int) -> "TrainingFiles":
 def write_trees(folder: Path, trees: int) -> "TrainingFiles":
     """Write train.mrg, with `trees` trees, and valid.mrg into `folder`; return their paths.
 
-    Raises DataError if one of these files exists already and was not written by a demo.
+    Raises DataError if one of these files exists already and has another first line than a demo's
+    file, and RegardError if a file cannot be written.
     """
     from regard.corpus import example, write_treebank
     from regard.inputs import TrainingFiles

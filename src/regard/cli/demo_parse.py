@@ -40,7 +40,10 @@ def parse_recipe() -> "Recipe":
 
 
 def show_trees(out: Path, stdout: "Console") -> Shown:
-    """Parse unseen sentences, draw two of the trees, and return the scores of all."""
+    """Parse unseen sentences, and draw the first DRAWN trees.
+
+    Returns the scores over all sentences, and commands to try next.
+    """
     from regard.measure.validation import compare_trees
     from regard.parsing import load
     from regard.trees.draw import drawn

@@ -276,7 +276,7 @@ class _View:
 def _refuse_unfit(
     kind: str | None, figure: int | None, out: Path | None, nothing_to_search: bool
 ) -> None:
-    """Raise RecipeError for an unknown --kind, a bad --out, or --search with --target."""
+    """Raise RecipeError for an unknown --kind, an unusable --out, or --search with --target."""
     from regard.view.drawing import FORMATS
     from regard.view.recording import KINDS
 
@@ -333,7 +333,7 @@ def _refuse_unshown(
 def _refuse_missing(sentence: str | None, figure: int | None, *others: object) -> None:
     """Raise RecipeError if no sentence is given, although a sentence is needed.
 
-    Figures 1 and 2 need none if `others`, the values of the other options, are all unset.
+    Figures 1 and 2 need no sentence if each of `others`, values of options, is None or False.
     """
     if sentence is None and (figure not in (1, 2) or any(o not in (None, False) for o in others)):
         raise RecipeError("no sentence: give one after the model; only --figure 1 and 2 need none")

@@ -67,8 +67,8 @@ def paper_diff(
 def _subject(what: str, assignments: list[str]) -> "tuple[Recipe, Facts, str | None]":
     """A recipe, the known facts about its training, and the name of a row of the paper's tables.
 
-    `what` is the name or the file of a recipe, or the directory of a run or a model. Only a
-    directory shows facts. The row is `what` if the tables have a row of this name, else None.
+    `what` is the name or the file of a recipe, or the directory of a run or a model. Facts are
+    known only for a directory. The row is `what` if the tables have a row of this name, else None.
     Raises RegardError if `assignments`, the values of --set, are given for a directory, and the
     errors of `recipe_named`, `Recipe.set` and `recipe_and_facts`.
     """

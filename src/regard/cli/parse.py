@@ -111,7 +111,7 @@ class _Form:
         """Raise RecipeError for several output formats, or for an unusable threshold.
 
         A threshold is unusable if it is positive, infinite or NaN. No tree could reach a positive
-        one, because a log p is at most 0.
+        threshold, because a log p is at most 0.
         """
         threshold = self.silver_threshold
         if self.pretty + self.draw + self.as_json + (threshold is not None) > 1:
@@ -120,9 +120,9 @@ class _Form:
             raise RecipeError(f"--write-silver {threshold}: give a log p per word, such as -0.1")
 
     def lines(self, best: "Sequence[Parse]") -> list[str]:
-        """The lines to write for a sentence; `best` has the sentence's trees, the best first.
+        """The texts to write for a sentence; a drawn or indented tree is a text of several lines.
 
-        For an empty line of input, `best` is empty.
+        `best` has the sentence's trees, the best first; it is empty for an empty line of input.
         """
         if self.silver_threshold is not None:
             return _silver(best, self.silver_threshold)

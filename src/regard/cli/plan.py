@@ -53,7 +53,8 @@ def print_budgets(start: "Start", minutes: float, *, quiet: bool = False) -> Non
 
     Each row of the table also has the perplexity that is expected with the recipe. No data is
     prepared. The setting --set training.minutes is ignored. Unless `quiet` is True, standard error
-    shows how much of the text has been counted.
+    shows how much of the text has been counted. Raises RegardError if the files, the tokenizer or
+    the settings in `start` cannot be used.
     """
     from regard.budget.choice import for_several_times
     from regard.cli.preparing import preparing

@@ -1,4 +1,4 @@
-"""Context managers that turn SIGTERM and SIGHUP into SystemExit, and show how data is prepared."""
+"""Context managers that turn SIGTERM and SIGHUP into SystemExit; one also shows progress."""
 
 import signal
 import sys

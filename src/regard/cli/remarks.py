@@ -23,9 +23,9 @@ def on_forms(texts: Sequence[Sequence[str]]) -> tuple[int, str] | None:
     """The index of the text with the largest share of lines not in NFC, and a remark on this text.
 
     The result is None if the shares of all texts differ by less than 0.1. NFC and NFD are
-    normalization forms of Unicode. A letter such as an umlaut or a syllable of Hangul is one
-    character in NFC, and several in NFD, which some programs of macOS write. Scores take the two
-    forms of a letter for different letters.
+    normalization forms of Unicode; some programs of macOS write NFD. An umlaut or a Korean syllable
+    is one character in NFC, and several characters in NFD. Scores take the two forms of a letter
+    for different letters. No text may be empty.
     """
     shares = [sum(not is_normalized("NFC", line) for line in text) / len(text) for text in texts]
     most = max(range(len(texts)), key=shares.__getitem__)

@@ -122,8 +122,8 @@ def serve(
     """Serve models over HTTP: a page for the browser, LibreTranslate's API, and /v1/translate.
 
     /v1/translate also gives scores, attention and unfinished translations. By default, the server
-    computes in the precision that is fastest on this machine: in 8 bits on an x86 processor with
-    AVX2. With `--precision fp32`, a sentence has the same translation to the last bit in any batch.
+    computes in the fastest precision: in 8 bits on an x86 CPU with AVX2. With `--precision fp32` on
+    a CPU, a sentence usually has the same translation to the last bit in any batch.
 
     Each request is logged as a line of JSON on standard error, without its text. After SIGTERM or
     Ctrl-C, accepted requests are finished before the server ends.
@@ -278,8 +278,8 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
 
     Returns the directories of the models, and their language pair. Raises RecipeError if the name
     of a model is empty, if a model has no valid language pair, or if joined models have different
-    pairs. The name of a directory that exists may have = and + in it. A model whose directory does
-    not exist is not refused here.
+    pairs. The name of an existing directory may have = in it or, if no models are joined, +. A
+    model whose directory does not exist is not refused here.
     """
     from regard.serve.languages import LanguagePair
 

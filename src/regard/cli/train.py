@@ -68,8 +68,8 @@ _PlanOption = Annotated[
     bool,
     typer.Option(
         "--plan",
-        help="Report the memory, time and disk that a run needs, measured on a short trial; do "
-        "not train.",
+        help="Do not train: report the memory, time and disk that a run needs, measured on a short "
+        "trial or, with --time and new text, what to expect of several times.",
     ),
 ]
 _DeterministicOption = Annotated[

@@ -45,7 +45,10 @@ class SentenceLines:
         return shown_name(self.input)
 
     def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
-        """Yield the text to write for each line; the first line has the index `first`, from 0."""
+        """Yield the text to write for each line; the first line has the index `first`, from 0.
+
+        Raises the errors of `Translator.stream`.
+        """
         lines = iter(lines)
         while some := list(islice(lines, self.window)):
             self.read += len(some)
@@ -143,7 +146,10 @@ class SentenceLines:
 
 
 class ParagraphLines(SentenceLines):
-    """Translates lines of any number of sentences; the text between sentences is kept."""
+    """Translates lines of any number of sentences; the text between sentences is kept.
+
+    `translated` also raises MissingExtra if the extra `serve` is not installed.
+    """
 
     def _texts(self, some: list[str], first: int) -> Iterator[str]:
         passages = [self._passage(line) for line in some]

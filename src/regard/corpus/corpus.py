@@ -32,7 +32,7 @@ class Pronoun:
 
 @dataclass(frozen=True, slots=True)
 class Separable:
-    """A German verb whose particle stands at the far end of its clause."""
+    """A separable German verb whose particle stands apart, at the end of the predicate."""
 
     source_index: int
     """Index of the English verb in source_tokens."""
@@ -191,9 +191,9 @@ def pronoun_accuracy(examples: Sequence[Example], translations: Sequence[str]) -
     same word; upper case does not matter. A missing pronoun is therefore wrong, and may make later
     pronouns wrong.
 
-    Translations in which every gendered pronoun is masculine have an accuracy of 0.44. If every one
-    is feminine, the accuracy is 0.31; if every one is neuter, it is 0.41. The sum exceeds 1,
-    because `sein` and `ihm` are both masculine and neuter.
+    For 20,000 examples of seed 1, translations in which every gendered pronoun is masculine have an
+    accuracy of 0.44. If every gendered pronoun is feminine, the accuracy is 0.31; if every one is
+    neuter, it is 0.41. The sum exceeds 1, because `sein` and `ihm` are both masculine and neuter.
 
     Raises DataError if there is not one translation for each example, or if no example has a
     gendered pronoun.

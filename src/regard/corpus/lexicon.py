@@ -27,7 +27,7 @@ Frame = Literal[
 an object with a German preposition. `motion` means a phrase of direction; `placement` and
 `transport` mean an object and a phrase of direction. `clause` means a clause with `that` or
 `whether`. `product` and `result` belong only to the verb `make`: `product` means an object, and
-`result` an object with a comparative, as in `make it more modern`.
+`result` an object with a comparative, as in `make the lamp more modern`.
 """
 
 

@@ -36,8 +36,8 @@ from regard.corpus.wordlist import CITIES, FIRST_NAMES
 Style = Literal["free", "definite", "negated"]
 """Which determiners a noun phrase may have.
 
-`free` allows all kinds, `definite` only such as `the` and `this`. `negated` is for an object in a
-negated clause: its determiner is definite, or is `kein` in German.
+`free` allows all kinds, and `definite` allows only determiners such as `the`, `this` and `my`.
+`negated` is for an object in a negated clause: the determiner is definite, or is `kein` in German.
 """
 
 

@@ -59,9 +59,10 @@ _COORDINATING = {"and": ("und",), "but": (",", "aber"), "so": (",", "deshalb")}
 
 
 def _verbs_to_it(noun: Noun) -> tuple[Verb, ...]:
-    """The verbs that may have a person as subject and this noun as object or receiver.
+    """Verbs that may have a person as subject, and this noun as object or receiver.
 
-    The object or receiver may also be the pronoun `it`, in place of the noun.
+    The object or receiver may also be the pronoun `it`, in place of the noun. Verbs of the frames
+    `phrase`, `product` and `result` are left out.
     """
     frames: list[Frame] = ["accusative", "dative", "placement", "transport"]
     verbs = [verb for frame in frames for verb in SUFFERING[frame][noun]]
@@ -249,7 +250,7 @@ def _two_verbs(d: Derivation) -> SentencePair:
 
 
 def _reported(d: Derivation) -> SentencePair:
-    """A clause that somebody says, knows or asks.
+    """A reported clause, after a verb such as `say`, `know` or `ask`.
 
     She says that the lamp is old. Sie sagt, dass die Lampe alt ist.
     """

@@ -103,7 +103,7 @@ GROUPS = {
     "anything": "goods,food,place",
 }
 
-# Nouns, then their adjectives, as english:german[/stem]. A quality precedes a state: old red lamp.
+# Nouns, kinds or groups: adjectives, as english:german[/stem], to precede those of STATE_TABLE.
 QUALITY_TABLE = """
 person,animal,owner: young:jung friendly:freundlich clever:klug lazy:faul strong:stark
 male,female,owner: rich:reich poor:arm

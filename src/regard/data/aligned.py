@@ -40,8 +40,8 @@ class Progress:
     done: int
     """The number of bytes read so far, counted in the stored files, which may be compressed."""
     total: int
-    """The size of all stored files, in bytes. For trees, it is the size of the files of one kind,
-    the one that is being read: gold, silver or validation trees."""
+    """The size of all stored files, in bytes. For trees, only the files of the kind that is being
+    read count: gold, silver or validation trees."""
     pairs: int
     """The number of pairs, or of trees, that have been read."""
 
@@ -71,7 +71,7 @@ class AlignedBlock:
 
 
 class AlignedText:
-    """Source files and their target files; each file is read several times.
+    """Source files and their target files; each file may be read several times.
 
     `each` and `counted` call `listen` with the progress; `pairs` does not. `name` is the path by
     which messages name the whole text, by default the first source file. If the text was drawn from
@@ -105,7 +105,10 @@ class AlignedText:
         self._before = [identity(path) for paths in self.files for path in paths]
 
     def refuse_changed(self) -> None:
-        """Raise DataError if a file was replaced or written to since this object was made."""
+        """Raise DataError if a file was replaced or written to since this object was made.
+
+        Raises OSError if a file is missing.
+        """
         paths = [path for paths in self.files for path in paths]
         for path, before in zip(paths, self._before, strict=True):
             if identity(path) != before:
@@ -128,7 +131,7 @@ class AlignedText:
             yield from block.pairs()
             pairs = block.number + block.size
             self._listen(Progress("count", done, self.bytes, pairs))
-        if done < self.bytes:  # the last bytes of a compressed file may hold no line
+        if done < self.bytes:  # the last bytes may be counted after the last block
             self._listen(Progress("count", self.bytes, self.bytes, pairs))
 
     def each(
@@ -137,7 +140,8 @@ class AlignedText:
         """Let the workers run `job` on each block; yield the results in the order of the blocks.
 
         Raises DataError for a file that cannot be read, or a line that cannot be decoded or has no
-        counterpart in the other file; RegardError if a worker process was killed.
+        counterpart in the other file; RegardError if a worker process was killed; and the errors of
+        `job`.
         """
         total, done, pairs = self.bytes, 0, 0
         self._listen(Progress(stage, done, total, pairs))
@@ -153,7 +157,7 @@ class AlignedText:
             done, pairs = ends.popleft()
             yield result
             self._listen(Progress(stage, done, total, pairs))
-        if done < total:  # the last bytes of a compressed file may hold no line
+        if done < total:  # the last bytes may be counted after the last block
             self._listen(Progress(stage, total, total, pairs))
 
     def _blocks(self) -> Iterator[tuple[AlignedBlock, int]]:

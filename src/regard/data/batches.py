@@ -2,10 +2,11 @@
 contained a set of sentence pairs containing approximately 25000 source tokens and 25000 target
 tokens."
 
-A batch is two matrices of rows x length, the source and the target. Row r of the source and row r
-of the target hold the same pairs. A row may hold several sentences, which have different segment
-numbers. There are two layouts. In "grouped", a batch holds pairs of similar length, and batches
-vary in shape. In "packed", every batch has the same shape, and each row is filled with pairs.
+A batch has two matrices of token ids, the source and the target, each of rows x length. Row r of
+the source and row r of the target hold the same pairs. A row may hold several sentences, which have
+different segment numbers. There are two layouts. In "grouped", a batch holds pairs of similar
+length, and batches vary in shape. In "packed", every batch has the same shape, and each row is
+filled with pairs.
 
 An epoch is a random order of all pairs, cut into windows. Batches are planned one window at a time,
 which limits the memory and the time before the first batch. For given pairs and settings, the plan
@@ -86,7 +87,7 @@ class BatchShare(NamedTuple):
 
     The rows of every batch are divided into `parts` parts. All parts, batch after batch, are given
     to the processes in turn. A step's gradient is a sum over rows, so the gradient does not depend
-    on how the step's batches are divided.
+    on how the step's batches are divided, except for rounding and the random choices of dropout.
     """
 
     rank: int = 0
@@ -128,8 +129,8 @@ class Batches:
     ):
         """If `join` is False, a row of the grouped layout holds one pair, even with much padding.
 
-        Raises DataError if there are no pairs, TrainingError if a pair or a row of the packed
-        layout does not fit a batch.
+        Raises DataError if there are no pairs. Raises TrainingError if a batch is too small for one
+        row of the packed layout, or if a pair is too long for a row (packed) or a batch (grouped).
         """
         self._pairs, self._recipe, self._seed, self.share = pairs, recipe, seed, share
         self._packed, self._join = layout == "packed", join
@@ -166,7 +167,10 @@ class Batches:
         return [part for _ in range(n) for part in self._next()]
 
     def rest_of_epoch(self) -> Iterator[Batch]:
-        """This process's share of each batch that remains in the present epoch."""
+        """This process's share of each batch that remains in the present epoch.
+
+        Raises DataError as `take` does.
+        """
         while self._window + 1 < self._windows or self._batch < len(self._plan()):
             yield from self._next()
 

@@ -1,4 +1,4 @@
-"""The characters of the source sentences of training, kept in the manifest of each model."""
+"""The non-ASCII characters of the source sentences in training data, for a model's manifest."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ SOURCE_CHARACTERS = "source_characters"
 
 
 def source_characters(pairs: PairSource, tokenizer: AnyTokenizer) -> str | None:
-    """The characters beyond ASCII in pieces of source sentences, in the order of their code points.
+    """The non-ASCII characters in the pieces of source sentences, in the order of code points.
 
     A character that no piece has whole is left out: it is spelled byte by byte. At most
     MOST_SENTENCES sentences are read. Returns None for a foreign tokenizer.
@@ -31,6 +31,6 @@ def source_characters(pairs: PairSource, tokenizer: AnyTokenizer) -> str | None:
 
 
 def characters_in(manifest: Mapping[str, Any]) -> str | None:
-    """The characters in a model's manifest; None if there are none, as in older manifests."""
+    """The characters in a model's manifest; None if it has no such entry, as in older manifests."""
     characters = manifest.get(SOURCE_CHARACTERS)
     return characters if isinstance(characters, str) else None

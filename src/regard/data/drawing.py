@@ -22,14 +22,14 @@ def draw(
     folder: Path,
     progress: Callable[[Progress], object],
 ) -> AlignedText:
-    """Copy the drawn pairs to files in `folder`, and return their text.
+    """Draw pairs, copy them to files in `folder`, and return the copy.
 
     Each different pair is drawn with the probability data.share. Whether a pair is drawn follows
     from the pair and the seed: equal pairs are drawn together, and a larger share has all pairs of
-    a smaller one. The copy has as many files as `text`, and the order of its pairs. If data.share
-    is 1, `text` itself is returned. `progress` is called while the copy is read.
-    Raises the errors of `AlignedText.each`, DataError if no pair is drawn, and OSError if the copy
-    cannot be written.
+    a smaller one. The copy has as many files as `text`, and its pairs are in the same order. If
+    data.share is 1, `text` itself is returned. `progress` is called while the copy is read.
+    Raises the errors of `AlignedText.each`, DataError if `text` has pairs but none is drawn, and
+    OSError if the copy cannot be written.
     """
     if recipe.data.share == 1:
         return text
@@ -47,7 +47,10 @@ def draw(
 def _copy(
     text: AlignedText, copies: Sequence[Sequence[Path]], job: _Drawer, workers: Workers
 ) -> tuple[int, int]:
-    """Write the drawn pairs of each two files to two copies; return the pairs read, and drawn."""
+    """Write the drawn pairs to `copies`; return how many pairs were read, and how many drawn.
+
+    `copies[i]` has the paths for the copies of the source and the target file `text.files[i]`.
+    """
     for path in chain(*copies):
         path.touch()
     read = drawn = 0
@@ -57,7 +60,7 @@ def _copy(
             with path.open("a", encoding="utf-8", newline="\n") as file:
                 # Reading drops a byte order mark at the beginning of a file. With this mark, no
                 # first line is taken for that of a PDF or an archive. Reading also drops a carriage
-                # return before a line feed, so a line that ends with one gets another.
+                # return before a line feed, so a line that ends in a carriage return gets a second.
                 file.write("\ufeff" * (bool(lines) and file.tell() == 0))
                 file.writelines(f"{x}\r\n" if x.endswith("\r") else f"{x}\n" for x in lines)
     return read, drawn

@@ -22,7 +22,8 @@ from regard.text.cleaning import Verdict, judge_length, judge_text
 from regard.text.protocol import AnyTokenizer
 
 MANY = 0.1
-"""`SplitCounts.remark` tells of dropped examples if they are at least this fraction of all."""
+"""`SplitCounts.remark` tells of dropped examples if they are at least this fraction of the examples
+that data.share draws."""
 Ids = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 """The ids of a source sentence and of its target, both without </s>."""
 
@@ -51,9 +52,9 @@ class SplitCounts:
     def remark(self, example: str) -> str:
         """A sentence about the dropped examples, for the user.
 
-        Returns "" if no example was dropped, or less than the fraction MANY of all. Examples that
-        were held out, or not drawn, do not count as dropped. `example` is the word for an example:
-        "pair", or "tree" for a parser.
+        Returns "" if no example was dropped, or if the dropped examples are less than the fraction
+        MANY of the examples that data.share draws. Examples that were held out for validation do
+        not count as dropped. `example` is the word for an example: "pair", or "tree" for a parser.
         """
         why = {
             "empty": self.empty,
@@ -70,7 +71,7 @@ class SplitCounts:
 
     @classmethod
     def of(cls, fates: Counter[Verdict], source: SideWriter, target: SideWriter) -> SplitCounts:
-        """The counts of a split whose two sides have been written, without `validated`."""
+        """The counts of a split that has been written; `validated` and `not_drawn` are 0."""
         outcome = {verdict.value: fates[verdict] for verdict in Verdict}
         tokens = {"source_tokens": source.tokens, "target_tokens": target.tokens}
         return cls(read=fates.total(), **outcome, **tokens)
@@ -175,8 +176,7 @@ def encode(
 
     `stem` is the common part of the split's paths, for instance out/train; `vocabularies` are the
     sizes of the source's and the target's vocabulary, in entries. Returns the counts of the split.
-    Raises DataError for a bad line or misaligned files, OSError if the split cannot be written, and
-    RegardError if a worker process was killed.
+    Raises the errors of `AlignedText.each`, and OSError if the split cannot be written.
     """
     fates: Counter[Verdict] = Counter()
     validated = 0

@@ -66,7 +66,7 @@ def remark_more_time(
 ) -> None:
     """Call `remark` with a sentence if a run gets more time, but has only a share of its text.
 
-    `before` is the run's recipe until now, or None for a new run; `recipe` is its recipe from now.
+    `before` is the run's recipe until now, or None for a new run; `recipe` is its new recipe.
     """
     if before is None or recipe.data.share == 1:
         return

@@ -1,4 +1,4 @@
-"""The largest batch that can occur: it is full of the longest sentences that are allowed.
+"""Make the largest batch that can occur in training, of the longest sentences that are allowed.
 
 A training step on this batch shows how much memory a run needs.
 """
@@ -17,8 +17,8 @@ def largest_batch(
     """The largest part that a batch of `pairs` can have, if batches are divided into `parts` parts.
 
     The token ids of this part are arbitrary numbers below `vocabulary`. In the grouped layout, a
-    row of real data holds several pairs if the corpus is small and `join` is True. The size is then
-    an estimate, because longer pairs may share a row in another epoch.
+    row of real data may hold several pairs if `join` is True. The size is then an estimate, because
+    longer pairs may share a row in another epoch. Raises the errors of `Batches.take`.
     """
     packed = rules.layout == "packed"
     count, source, target = _packed(rules) if packed else _grouped(pairs, rules, join)

@@ -84,7 +84,7 @@ def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integ
 
     Rows are sorted by the length of their longer side. Rows for which this length is equal are
     sorted by source length minus target length: ascending if the equal length is even, descending
-    if it is odd. So both lengths vary little in a batch, and both sides of the batch are full.
+    if it is odd. So both lengths vary little within a batch.
 
     `lengths` is [2, rows], the tokens of each row's source and target; `limits` is [2, 1], the most
     source and target tokens of a batch, padding included. Returns three things: the order of the

@@ -30,12 +30,13 @@ def learn(
     """Learn a tokenizer from a random sample of the clean pairs that are not held out.
 
     `found` is the survey of `text`. The sample is written to the file `sample`, which is removed
-    afterwards. Raises RecipeError for a vocabulary too small to learn, RegardError if a worker
-    process was killed.
+    afterwards. Raises RecipeError for a vocabulary too small to learn, RegardError if a process
+    cannot be started or was killed, OSError if `sample` cannot be written, and the errors of
+    `AlignedText.each`.
     """
     sampler = _Sampler(recipe, sampled(found, recipe), frozenset(found.held_out))
     with sample.open("wb") as file:
-        file.write(codecs.BOM_UTF8)  # so that no first line looks like that of another kind of file
+        file.write(codecs.BOM_UTF8)  # a first line like that of a PDF is then read as text
         file.writelines(text.each("learn", sampler, workers))
     # If there are workers, a separate process learns the tokenizer. When that process ends, much
     # memory is free again. An interrupt kills that process, whereas the tokenizers library itself
@@ -47,7 +48,10 @@ def learn(
 
 
 def sampled(found: Survey, recipe: Recipe) -> float:
-    """The fraction, from 0 to 1, of the clean pairs that the tokenizer is learned from."""
+    """The probability, from 0 to 1, with which the tokenizer learns from a clean pair.
+
+    It does not learn from pairs that are held out.
+    """
     most = min(LEARNT_PAIRS, found.clean * LEARNT_CHARACTERS // max(1, found.characters))
     if recipe.tokenizer.kind == "bpe":
         most = min(most, found.clean * LEARNT_UNSPACED // max(1, found.unspaced))

@@ -1,4 +1,4 @@
-"""The protocol of the sentence pairs that batches are made of, and pairs of arbitrary ids."""
+"""A protocol for the sentence pairs that batches are made of, and pairs of arbitrary ids."""
 
 from typing import Any, Protocol, runtime_checkable
 

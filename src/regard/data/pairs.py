@@ -70,8 +70,8 @@ class Pairs:
     def open(cls, directory: str | Path, split: str) -> Self:
         """Open the split "train" or "valid", and map its files into memory.
 
-        Raises DataError if a file is missing or damaged. The sizes of the files, the tokenizer's
-        checksum, the number and bounds of the sentences, and the range of the ids are verified.
+        Verifies the sizes of the files, the tokenizer's checksum, the number and bounds of the
+        sentences, and the range of the ids. Raises DataError if a file is unusable or missing.
         """
         directory = Path(directory)
         manifest = prepared_manifest(directory)
@@ -150,7 +150,7 @@ class SideWriter:
     """
 
     def __init__(self, stem: Path, vocabulary: int):
-        """`stem`, such as out/train.source, begins the paths of both files. Raises OSError."""
+        """Open both files, whose paths begin with `stem` (out/train.source); raises OSError."""
         self._ids = _Column(_part(stem, "ids"), _id_type(vocabulary))
         self._starts = _Column(_part(stem, "starts"), "<i8")
         self._starts.append(np.zeros(1, np.int64))
@@ -240,7 +240,7 @@ def _vocabularies(manifest: dict[str, Any]) -> tuple[int, int]:
 
 
 def recipe_of(directory: Path) -> Recipe:
-    """The recipe that the data was prepared with; raises DataError as `prepared_manifest` does."""
+    """The recipe that the data was prepared with; raises DataError if the manifest is unusable."""
     try:
         return Recipe.model_validate(prepared_manifest(directory)["recipe"])
     except (KeyError, ValidationError):

@@ -28,7 +28,8 @@ from regard.machine.child import pipes, started
 
 AHEAD = 64
 """How many batches are made in advance. If a step on one batch takes 25 ms, 64 batches last
-1.6 s, which is longer than the planning of a window takes. They need 90 MB of memory."""
+1.6 s, which is longer than the planning of a window takes. 64 batches of 25,000 source and 25,000
+target tokens need 90 MB of memory."""
 
 _Received = tuple[list[Batch], dict[str, int], float]
 """This process's share of one batch, and the position and the epochs seen after that batch."""
@@ -75,8 +76,8 @@ class Prefetched:
     def take(self, n: int) -> list[Batch]:
         """This process's share of the next n batches, on the CPU, as `Batches.take` returns it.
 
-        If the other process failed to make a batch, or this process to receive one, the exception
-        is raised here. Raises TrainingError if the other process ended for another reason.
+        Raises the exception with which the other process failed to make a batch, or this process
+        failed to receive one; TrainingError if the other process ended for another reason.
         """
         return [part for _ in range(n) for part in self._next()]
 
@@ -118,7 +119,10 @@ def _send(message: Any, given: Any) -> None:
 
 
 def _arrays(batch: Batch) -> tuple[Any, ...]:
-    """The batch as numpy arrays, because an array is pickled in one piece and a tensor is not."""
+    """The batch as numpy arrays and its numbers of tokens.
+
+    An array is pickled in one piece, and a tensor is not.
+    """
     tensors = (*batch.source, *batch.target, batch.labels)
     return *(tensor.numpy() for tensor in tensors), batch.source_tokens, batch.target_tokens
 

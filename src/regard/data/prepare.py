@@ -1,10 +1,10 @@
 """§5.1 From text to training data: drop bad pairs, draw validation pairs, learn sub-words, encode.
 
-The lines of the aligned files are read several times, so that a corpus of any size needs only
-bounded memory (validation files are held in memory):
+The lines of the aligned files are read several times, so that a corpus of any size needs little
+memory (validation files are held in memory):
 
     draw      only if data.share is below 1: drawn pairs are copied; the other stages read the copy
-    survey    every line is checked, so that a bad file is refused before any work is done
+    survey    every line is checked, duplicates are found, and validation pairs are drawn
     learn     the tokenizer is learned from a random sample, unless a tokenizer is given
     encode    block by block, pairs are judged, encoded and appended to arrays on disk
 
@@ -70,7 +70,7 @@ class Report:
         """Sentences for the user: on dropped pairs, and on training pairs in validation files.
 
         `example` is the word for an example: "pair", or "tree" for a parser. The first sentence
-        is yielded if dropped pairs are at least the fraction `encoding.MANY` of all pairs. The
+        is yielded if dropped pairs are at least the fraction `encoding.MANY` of drawn pairs. The
         second is yielded if the number of training pairs that are also in validation files is at
         least REMARKED times the number of validation pairs that were kept.
         """
@@ -258,8 +258,8 @@ def complete(
     `inputs` are the files that the data was made from, by names such as "train.source".
     `silver_share` is the requested fraction of silver trees, which a parser made, among the
     training trees. `mix` has a number for each source file: how often an epoch has its pairs; empty
-    means once. `sample` is the fraction of the drawn text from which the tokenizer was learned;
-    None if the tokenizer was given.
+    means once. `sample` is the fraction of the clean pairs, or of the trees, from which the
+    tokenizer was learned; None if the tokenizer was given.
     """
     files = FILES | {*tokenizer_files(folder)}
     manifest = {

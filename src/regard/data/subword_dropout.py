@@ -1,13 +1,13 @@
 """BPE-dropout (Provilkov et al., 2020): in each epoch, words are cut into sub-words at random.
 
-Byte-pair encoding spells a word in bytes, and makes the merges that it has learned, the earliest
-first. With BPE-dropout, each merge is skipped at random, so that a word is cut in different ways
-and a model learns from rare sub-words too. BPE-dropout helps where text is scarce. "Attention
-Is All You Need" does not use it.
+Byte-pair encoding spells a word in bytes, and then makes the merges that it has learned, in the
+order in which they were learned. With BPE-dropout, each merge is skipped at random, so that a word
+is cut in different ways and a model learns from rare sub-words too. BPE-dropout helps where text is
+scarce. "Attention Is All You Need" does not use it.
 
 The new sub-words are computed from the ids of a sentence, so data is prepared as usual. The ids do
 not tell where encoding always divides a word, for example after a quotation mark. So a merge may
-cross such a place: 'six may become 's and ix. Such words are rare.
+cross such a place: the word `'six` may become `'s` and `ix`. Such words are rare.
 """
 
 from collections.abc import Callable
@@ -71,9 +71,9 @@ class RedrawnPairs(Pairs):
 
     @classmethod
     def open(cls, directory: str | Path, split: str) -> "RedrawnPairs":
-        """Open a split as `Pairs.open` does; raises the errors of `Pairs.open` and `Merges`.
+        """Open a split as `Pairs.open` does, with the merges of the data's tokenizer.
 
-        Raises ModelError if the data's tokenizer is not regard's own.
+        Raises the errors of `Pairs.open`, `Merges` and `open_own_tokenizer`.
         """
         pairs = super().open(directory, split)
         assert isinstance(pairs, cls)

@@ -1,4 +1,4 @@
-"""§5.1 Survey a corpus: check lines, count pairs, draw held-out pairs."""
+"""§5.1 Survey a corpus: check lines, count pairs, find duplicates, draw pairs for validation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.recipe import DataRecipe, Recipe
 from regard.text.cleaning import Verdict, judge_text
 
 LONG_WORD = 20
-"""A line of n words counts as one without blanks if it has more than LONG_WORD x n characters."""
+"""A line of n words counts as a line without blanks if it has over LONG_WORD x n characters."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,8 @@ def survey(
     trained on. If data.deduplicate is set or pairs are drawn, the digests of all pairs are written
     to the file `digests`, for `mark_repeats`; otherwise this file is empty. If `mixed` is True,
     equal pairs of two files have different digests, so that both are kept.
-    Raises DataError for a bad line, misaligned files, an empty corpus, or, with `hold_out`, fewer
-    than ten different clean pairs; OSError if the file `digests` cannot be written; RegardError if
-    a worker process was killed.
+    Raises the errors of `AlignedText.each`; DataError for an empty corpus or, with `hold_out`,
+    fewer than ten different clean pairs; OSError if the digests or marks cannot be written.
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0
@@ -140,7 +139,7 @@ class _Found:
 
 
 def _unspaced(line: str) -> int:
-    """The length of a line that counts as one without blanks (see `LONG_WORD`), else 0."""
+    """The length of a line if it counts as a line without blanks (see `LONG_WORD`), else 0."""
     return len(line) if len(line) > LONG_WORD * (1 + line.count(" ")) else 0
 
 

@@ -13,8 +13,8 @@ from regard.recipe import Recipe
 def batches_of(pairs: PairSource, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
     """Batches of these pairs, with the seed, the layout and the limits of the recipe.
 
-    `share` says which parts of the batches this process takes. Raises DataError if there are no
-    pairs, TrainingError if a pair or a row of the packed layout does not fit a batch.
+    `share` says which parts of the batches this process takes. Raises the errors of `Batches`:
+    DataError if there are no pairs, TrainingError if a pair or a row is too large.
     """
     seed, layout, join = recipe.training.seed, recipe.data.layout, recipe.joins_pairs
     return Batches(pairs, recipe.data, seed, layout=layout, join=join, share=share)

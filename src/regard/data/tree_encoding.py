@@ -22,7 +22,7 @@ TREES_AT_ONCE = 1000
 
 
 def as_text(words: Sequence[str]) -> str:
-    """The sentence as the encoder reads it: the printed forms of its words, joined by spaces.
+    """The sentence as the model's encoder reads it: its words as printed, joined by spaces.
 
     A space within a word, which some treebanks have, is replaced by _.
     """

@@ -6,7 +6,7 @@ Each token of a linearised tree is a symbol: an entry of the vocabulary that enc
 data/pairs.py describes the files of prepared data. valid.target.txt has the validation trees, one
 on each line, without traces and function tags.
 
-The trees are read in three stages, so that any number of trees needs only bounded memory
+The trees are read in three stages, so that any number of trees needs little memory
 (validation files are held in memory): `survey` counts the trees and collects their tokens, `learn`
 learns the sub-words, and `encode` writes the ids.
 The gold trees, which no parser made, are read once more if some of them are drawn for validation,
@@ -67,9 +67,9 @@ def prepare_trees(
     """Write `out`, a directory of prepared data, from files of trees.
 
     `trees` are gold trees, which no parser made. `silver` trees, which a parser made, are added to
-    the training trees. `silver_share`, between 0 and 1, is the fraction of training trees that are
-    silver: gold or silver trees are repeated to reach this fraction, and the report counts each
-    repetition. With None, no tree is repeated.
+    the training trees. `silver_share`, above 0 and below 1, is the fraction of silver trees among
+    the training trees: gold or silver trees are repeated to reach this fraction, and the report
+    counts each repetition. With None, no tree is repeated.
 
     Without silver trees, new trees are made from the gold trees, by exchanging phrases between
     them: at most as many as data.recombined says, and at most `MOST_NEW` from each gold tree.
@@ -113,7 +113,7 @@ def prepare_trees(
 
 @dataclass(frozen=True)
 class _Survey:
-    """The results of `_Preparation.survey`; `gold` and `silver` count the trees."""
+    """The results of `_Preparation.survey`; `gold` and `silver` are numbers of trees."""
 
     gold: int
     silver: int
@@ -123,7 +123,7 @@ class _Survey:
 
     @property
     def every(self) -> int:
-        """The tokenizer is learned from every n-th tree, and this is n; 1 means all trees."""
+        """The number n, where the tokenizer is learned from every n-th tree; 1 means all trees."""
         return max(1, -(-(self.gold + self.silver) // LEARNT_PAIRS))
 
 

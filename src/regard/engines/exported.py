@@ -31,9 +31,9 @@ def open_exported(directory: Path, engine: str, text: str = "tokenizer.json") ->
     """Open a directory that was exported for this engine, and verify the checksums of its files.
 
     `engine` may also be "hf", for an export to `transformers`. `text` is the name of the
-    tokenizer's file. Raises ModelError if the directory was not exported for the engine, if a file
-    is missing or damaged, or if the manifest lacks an entry that every export writes. Raises
-    MissingExtra if a library that the tokenizer needs is not installed.
+    tokenizer's file. Raises ModelError if the directory does not exist or was not exported for the
+    engine, if a file is missing or damaged, or if the manifest lacks an entry that every export
+    writes. Raises MissingExtra if a library that the tokenizer needs is not installed.
     """
     if not directory.is_dir():
         raise ModelError(

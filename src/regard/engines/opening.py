@@ -19,8 +19,8 @@ def load_exported(directory: str | Path, engine: str) -> EngineTranslator:
     """Open an exported directory for translation; the engine uses as many threads as PyTorch.
 
     Raises RecipeError for an unknown engine, MissingExtra if the engine or a library that the
-    tokenizer needs is not installed, and ModelError if the directory was not exported for the
-    engine or is damaged, or if the engine cannot open it.
+    tokenizer needs is not installed, and ModelError if the directory is missing or damaged, or was
+    not exported for the engine, or if the engine cannot open the model.
     """
     # `translator_by` is called first, so that MissingExtra is raised even for a wrong directory.
     translator = translator_by(engine)

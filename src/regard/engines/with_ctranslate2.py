@@ -17,7 +17,7 @@ trained model. In the second case, our search (`search.finish = "beam"`) might e
 one of the hypotheses that are best in CTranslate2's search.
 
 One rule of CTranslate2 cannot be replaced: at each step, only the best `beam` continuations may
-finish. A recipe with another rule is refused.
+finish. A recipe with another rule is refused, unless its beam is 1.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class CTranslate2Model(EngineModel):
     Each step computes the whole prefix again, which is slow. Steps are therefore made only in
     the two rare cases that this module's docstring explains, in the second search for translations
     that look wrong (`regard.mending`), and for the certificate of an export. Raises ModelError if
-    CTranslate2 cannot open the directory.
+    CTranslate2 cannot open the directory, or if the directory lacks a vocabulary.
     """
 
     def __init__(self, exported: Exported, threads: int):
@@ -137,7 +137,10 @@ class Prefixes:
 
 
 class CTranslate2Translator(EngineTranslator):
-    """A translator that translates with CTranslate2."""
+    """A translator: CTranslate2 computes the model and, except in rare cases, makes the search.
+
+    Raises ModelError as `CTranslate2Model` does.
+    """
 
     model: CTranslate2Model
 
@@ -214,8 +217,9 @@ class CTranslate2Translator(EngineTranslator):
     ) -> list[tuple[int, int, Any]]:
         """Begin to decode the sources whose indices are `these`, in batches.
 
-        A batch makes `extra` steps more than its longest source has tokens, but not more than its
-        smallest limit. Returns each source's index, number of steps, and answer (see `_ask`).
+        A batch makes at most `extra` steps more than its longest source has tokens, and never more
+        than its smallest limit. Returns each source's index, this maximum, and the source's answer
+        (see `_ask`).
         """
         asked = []
         for places in by_length([sources[i] for i in these], BATCH_TOKENS, 1):
@@ -290,10 +294,11 @@ def _was_waited_for(pool: Sequence[Hypothesis], recipe: SearchRecipe, n_best: in
 
     Our search ends when `beam` hypotheses have finished and the best live hypothesis, scored at its
     present length, is no better than the `beam`-th best finished hypothesis. The live hypotheses of
-    earlier steps are not known. But at each step, the best live hypothesis is at least as likely as
-    each longer hypothesis in `pool`, because one of the live hypotheses grows into it. So if a
-    longer hypothesis is likely enough to keep the search going, the search goes on. If no longer
-    hypothesis is, the search may have ended at this step, and the result is False.
+    earlier steps are not known. But if a hypothesis in `pool` is longer than the hypotheses of a
+    step, it continues a live hypothesis of that step. So the best live hypothesis of the step is at
+    least as likely as the longer hypothesis. If a longer hypothesis is likely enough to keep our
+    search going, our search goes on. If none of the longer hypotheses is likely enough, our search
+    may have ended at this step, and the result is False.
     """
     # With a beam of 1, there is one hypothesis. If alpha is 0, the score is log p, which
     # only falls: no hypothesis that finishes after the end of our search would be better.

@@ -86,7 +86,10 @@ class OnnxModel(EngineModel):
 
 
 class OnnxTranslator(EngineTranslator):
-    """A translator that translates with ONNX Runtime."""
+    """A translator: ONNX Runtime computes the model, and regard's own search finds the outputs.
+
+    Raises ModelError as `OnnxModel` does.
+    """
 
     model: OnnxModel
 

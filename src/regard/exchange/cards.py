@@ -80,7 +80,7 @@ def _about(model: Model, program: str, usage: str) -> str:
 
 
 def _differences(model: Model) -> list[str]:
-    """Sentences that tell how the exported model in `transformers` differs from `model`."""
+    """Sentences that tell how `transformers` runs the exported model differently from regard."""
     search, norm = model.recipe.search, model.recipe.model.norm_epsilon
     lines = []
     if search.alpha:

@@ -2,7 +2,7 @@
 
 At the end of a conversion, the model that was read and the model that was written both process the
 same fixed sentences, if both models can be run here. Some of the sentences are ordinary, others are
-unusual. The results are kept in the file `certificate.json` beside the written model.
+unusual. The results are kept with the written model, in the file `certificate.json`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,10 +44,13 @@ class Side(Protocol):
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The names and versions of the packages that this side uses to compute."""
+        """Maps the name of each package that computes this side's results to its version.
+
+        For CTranslate2, "computed" is also mapped to the number format of the computation.
+        """
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The source ids of each text, with </s> at the end, by this model's own tokenizer."""
+        """The source ids of each text, with </s> at the end, by the tokenizer of this side."""
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
         """[target, vocabulary] The logits of the next token, after each token of `target`.
@@ -83,7 +86,9 @@ class Certificate(BaseModel):
     sentences: int = 0
     """The number of sentences that both sides were given."""
     encoded: float = 0.0
-    """The fraction of sentences, from 0 to 1, that both tokenizers encode as the same ids."""
+    """The fraction of sentences, from 0 to 1, that both sides encode as the same ids. If both sides
+    use the tokenizer of regard's model, as in exports to CTranslate2, ONNX and Argos Translate, the
+    fraction is 1."""
     difference: float = 0.0
     """The largest absolute difference between corresponding logits of the two sides. Logits of
     vocabulary entries that neither model ever outputs (`IMPOSSIBLE`) are left out."""
@@ -101,7 +106,7 @@ class Certificate(BaseModel):
     search with these three settings."""
 
     def summary(self) -> str:
-        """A line that tells what was compared, and how much differed."""
+        """One line: what was compared and how much differed, or why nothing was compared."""
         if self.not_run:
             return f"nothing was compared: {self.not_run}"
         return (

@@ -1,4 +1,4 @@
-"""Write a model directory with its certificate; if an error occurs, no directory is written."""
+"""Write a converted model with its certificate; if an error occurs, no directory is written."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -16,10 +16,11 @@ from regard.text.tokenizer import EOS
 
 
 class EngineSide:
-    """A `Side` of a certificate: a translator that uses an engine (CTranslate2 or ONNX Runtime).
+    """A translator that uses an engine (CTranslate2 or ONNX Runtime), as a `certificate.Side`.
 
-    The engine computes the logits. CTranslate2 also searches; with ONNX Runtime, regard searches.
-    `rules` are the settings of the search, but beam and alpha are given to the method `beam`.
+    The engine computes the logits. CTranslate2 also searches, except in two rare cases; with ONNX
+    Runtime, regard searches. `rules` are the settings of the search, but beam and alpha are given
+    to the method `beam`.
     """
 
     def __init__(self, translator: EngineTranslator, rules: SearchRecipe):
@@ -27,11 +28,11 @@ class EngineSide:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """By name: the version of the engine and, for CTranslate2, the number format."""
+        """The version of the engine and, for CTranslate2, the number format (`Side.versions`)."""
         return self._translator.versions
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The source ids of each text, with </s> at the end, by regard's tokenizer."""
+        """The source ids of each text, with </s> at the end, by the tokenizer of regard's model."""
         return [[*ids, EOS] for ids in self._translator.tokenizer.encode(texts)]
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:

@@ -47,9 +47,10 @@ def write_export(
     nothing is left behind.
 
     Raises RecipeError for an invalid option; ModelError if the model cannot be opened, if the
-    format cannot represent the model, or if logits differ too much; MissingExtra if a package that
-    the export needs is not installed; DataError for a file of `text` that is empty or unreadable;
-    RegardError if `out` cannot be written, or exists and is not an empty directory.
+    format cannot represent the model, if the exported tokenizer fails its test, or if logits differ
+    too much; MissingExtra if a package that the export needs is not installed; DataError for a file
+    of `text` that has no text or cannot be read; RegardError if `out` cannot be written, or exists
+    and is not an empty directory.
     """
     _check(format, precision, changes, pair, text)
     refuse_existing(out)

@@ -53,10 +53,10 @@ def not_run(why: str) -> Callable[[], Side]:
 def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) -> Recipe:
     """A recipe (configuration of regard) with the given fields; all others keep their defaults.
 
-    `vocabulary` is the number of vocabulary entries; a number below 300 becomes 300. `longest` is
-    the maximum length of a source in tokens; numbers below 2 become 2, and numbers above 2**20
-    become 2**20. `fields` must include `d_model` and `heads`. Raises ModelError, which names the
-    file `where`, if no recipe can have these fields.
+    `vocabulary` is the number of entries of the target's vocabulary; a number below 300 becomes
+    300. `longest` is the maximum length of a source in tokens; numbers below 2 become 2, and
+    numbers above 2**20 become 2**20. `fields` must include `d_model` and `heads`. Raises
+    ModelError, which names the file `where`, if no recipe can have these fields.
     """
     width, heads = fields["d_model"], fields["heads"]
     if heads > 0 and width % heads:
@@ -78,10 +78,11 @@ def most_extra(limit: int, beam: int) -> int:
 
 
 class ForeignConfig:
-    """The configuration of another program's model; all methods except `get` check a value's type.
+    """The configuration of another program's model, whose values are checked when they are read.
 
-    A method with the argument `default` uses `default` if the key is missing. If `default` is None,
-    all these methods except `get` raise ModelError for a missing key.
+    The methods `whole`, `real`, `flag`, `word` and `choice` use `default` for a missing key. They
+    raise ModelError if the key is missing and `default` is None, and if the value has a wrong type.
+    `get` checks nothing.
     """
 
     def __init__(self, content: Mapping[str, Any], where: Path):
@@ -119,7 +120,7 @@ class ForeignConfig:
         return value
 
     def choice(self, key: str, values: Mapping[str, str], default: str | None = None) -> str:
-        """Look up the value of a key in `values`, and return the result.
+        """Look up the value of a key, or `default`, in `values`, and return the result.
 
         Raises ModelError if the value is not a key of `values`.
         """

@@ -203,7 +203,8 @@ def _tables(
 
     Each matrix is [entries, d_model]. Tied matrices are returned as one tensor. If the file stores
     a tied matrix under several names, only one of these copies is used. Raises ModelError if the
-    file lacks a matrix, or if a matrix does not have the shape that `config` asks for.
+    file lacks a matrix, if a matrix does not have the shape that `config` asks for, or if `config`
+    shares one matrix between vocabularies of different sizes.
     """
     source, target = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
     shared, output = "model.shared.weight", "lm_head.weight"

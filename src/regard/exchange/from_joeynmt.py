@@ -49,10 +49,11 @@ _FEED_FORWARD = {"1": "pwff_layer.0", "2": "pwff_layer.3", "norm": "layer_norm"}
 def read_joeynmt(directory: Path, texts: Texts | None = None) -> Foreign:
     """Read config.yaml, a checkpoint and the vocabularies of a directory.
 
-    `texts` names the files of the tokenizer that are not in the directory. Raises ModelError for a
-    file that is missing or damaged, or a model that cannot be converted exactly; MissingExtra if a
-    package is not installed; RecipeError for an invalid language code, or if `texts` names too many
-    files, or files and languages that cannot be combined.
+    If `texts` names vocabularies, they replace those in the directory. If `texts` names other files
+    or languages, they replace those that config.yaml names. Raises ModelError for a file that is
+    missing or damaged, or a model that cannot be converted exactly; MissingExtra if a package is
+    not installed; RecipeError for an invalid language code, or if `texts` names too many files or
+    languages, or files and languages that cannot be combined.
     """
     config = ForeignConfig(
         parse_yaml(text_of_file(directory / "config.yaml"), directory / "config.yaml"),
@@ -96,8 +97,10 @@ def _checkpoint(directory: Path) -> Path:
 
 
 def _texts(directory: Path, config: ForeignConfig, given: Texts) -> Texts:
-    """The files and languages of the tokenizer, from `given` or else from the directory.
+    """The files and languages of the tokenizer.
 
+    The vocabularies are those of `given` or, if there are none, those in the directory. If `given`
+    has other files or languages, the configuration's files and languages are not used.
     Raises ModelError if no tokenizer of regard divides the text in the configured way.
     """
     own = [directory / name for name in ("src_vocab.txt", "trg_vocab.txt")]
@@ -166,9 +169,9 @@ def _refuse_other_text(data: ForeignConfig, sides: list[ForeignConfig]) -> None:
 class _Side(NamedTuple):
     """How the text of the source, or of the target, is divided into pieces.
 
-    `kind` is the method, such as "sentencepiece" or "subword-nmt", or "word" if words are not
-    divided. `file` is the file of the sub-word model, or "" if the configuration names no file.
-    `language` is the language for Moses' tokenizer, or "" if Moses' tokenizer is not used.
+    `kind` is "sentencepiece" or "subword-nmt", or "word" if words are not divided. `file` is the
+    file of the sub-word model, or "" if the configuration names no file. `language` is the language
+    for Moses' tokenizer, or "" if Moses' tokenizer is not used.
     """
 
     kind: str

@@ -1,6 +1,7 @@
 """`regard import marian`: read a model of marian-nmt (a .npz file) and its vocabularies.
 
-The configuration of the model is the array `special:model.yml` in the .npz file; it holds text.
+The configuration of the model is YAML text, stored as the array `special:model.yml` in the .npz
+file.
 """
 
 import re
@@ -115,9 +116,9 @@ def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, T
 def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
     """A dictionary with one parameter, under its new name: for example, x_bq becomes x_q.bias.
 
-    A matrix such as x_Wq becomes x_q.weight, and is also transposed. The gain x_ln_scale of a
-    LayerNorm becomes x_ln.weight, and its bias x_ln.bias. Any other parameter, such as Wemb, keeps
-    its name.
+    A matrix such as x_Wq becomes x_q.weight, and is also transposed. The gain x_ln_scale and the
+    bias x_ln_bias of a LayerNorm become x_ln.weight and x_ln.bias. Any other parameter, such as
+    Wemb, keeps its name.
     """
     if norm := re.fullmatch(r"(.*_ln)_(scale|bias)(_pre)?", name):
         stem, kind, pre = norm.groups()

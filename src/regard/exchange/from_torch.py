@@ -80,8 +80,8 @@ def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
     """Read a file with a state dict, and convert the model.
 
     `program` has the facts that the state dict lacks, and `texts` names the vocabularies. Raises
-    ModelError if the state dict cannot be converted exactly, RecipeError if `program` or `texts` is
-    incomplete or does not fit the state dict, and MissingExtra if a package is not installed.
+    ModelError for a bad file, or a model that cannot be converted exactly; RecipeError if `program`
+    or `texts` is incomplete, invalid or unsuitable; MissingExtra if a package is not installed.
     """
     tensors = _tensors(path)
     prefix = _prefix(tensors, path)
@@ -166,9 +166,9 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
     Names that `program` gives are used. Any other matrix is found by a word in its name, for
     example "generator" for the output layer. If there is only one embedding, source and target
     share it. The matrix of the output layer counts as an embedding, too, if its name contains "emb"
-    or has no word of `OUTPUT`. `_only_positions` finds the table of positions; its name is "" if
-    `program` computes positions. Raises RecipeError if no matrix or more than one fits a role, if a
-    tensor that `program` names is missing, or if a named table of positions has another shape.
+    or has no word of `OUTPUT`. `_only_positions` finds the table of positions; without a table, the
+    name is "". Raises RecipeError if no matrix or more than one fits a role, if a tensor that
+    `program` names is missing, or if a named table of positions has another shape.
     """
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]
@@ -220,8 +220,8 @@ def _only_positions(
 ) -> str:
     """The only name in `names` that belongs to a tensor of the shape [positions, d_model].
 
-    The tensor may have further axes of length 1. `width` is d_model. Returns "" if no tensor or
-    more than one has this shape; if `program` names the tensor, RecipeError is raised instead.
+    There are at least two positions; further axes have length 1. `width` is d_model. Returns "" if
+    no tensor or several fit. Raises RecipeError if `program` names a tensor that does not fit.
     """
     found = [
         name
@@ -295,7 +295,7 @@ def _converted(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the weights under regard's names, and the recipe fields that the weights determine.
 
-    `begin` is the id of the target entry with which the decoder begins.
+    `begin` is the foreign id of the target entry with which the decoder begins.
     """
     model, width = recipe.model, recipe.model.d_model
     sizes = tokenizer.order_of("source").size, tokenizer.order.size

@@ -12,7 +12,7 @@ from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD, SPECIAL, Tokenizer
 
 OURS = "regard.tokenizer.json"
-"""The name of the tokenizer file for regard; `transformers` reads the file tokenizer.json."""
+"""The name of the tokenizer file for regard; the name tokenizer.json is for `transformers`."""
 
 
 def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> None:

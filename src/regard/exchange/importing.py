@@ -14,9 +14,10 @@ def write_imported(out: Path, foreign: Foreign) -> Certificate:
     """Make the model directory `out`, and return its certificate.
 
     The written model is opened. If the foreign model can be run here, both models are compared.
-    Raises ModelError if the written model cannot be opened, or if the logits of the two models
-    differ by more than `TOLERANCE` allows. Raises RegardError if `out` cannot be written, or exists
-    and is not an empty directory. After an error, nothing that was written is left behind.
+    Raises ModelError if the written model cannot be opened, or if `certify` refuses the conversion,
+    for example because logits differ by more than `TOLERANCE` allows. Raises RegardError if `out`
+    cannot be written, or exists and is not an empty directory. After an error, nothing that was
+    written is left behind.
     """
     about = {
         "imported": {

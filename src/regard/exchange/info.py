@@ -19,9 +19,9 @@ _FIGURES = "loss", "perplexity", "accuracy", "bleu", "f1"
 def info_of(directory: Path) -> dict[str, Any]:
     """The recipe, sizes, scores, provenance and certificate of a model, or of an exported model.
 
-    The checksums of the directory are verified. Raises ModelError if a file is damaged, if the
-    directory holds no model, or if the manifest does not list the certificate. Raises MissingExtra
-    if a library that the tokenizer needs is not installed.
+    The checksums of the files are verified. Raises ModelError if a file is damaged or cannot be
+    read, if the directory holds no model, or if it has a certificate that the manifest does not
+    list. Raises MissingExtra if a library that the tokenizer needs is not installed.
     """
     opened, parameters = _opened(directory)
     manifest, certificate = opened.manifest, Certificate.read(directory)
@@ -56,8 +56,8 @@ def _opened(directory: Path) -> tuple[Model | Exported, int | None]:
 def _scores(directory: Path) -> dict[str, Any]:
     """The step and the figures of the last validation in the journal.
 
-    The dictionary is empty if there is no journal, or no validation in the journal. Raises
-    ModelError if the journal is damaged.
+    The dictionary is empty if there is no journal, or no validation in the journal. Damaged lines
+    are ignored. Raises ModelError if the journal cannot be read.
     """
     path = directory / "journal.jsonl"
     if not path.is_file():

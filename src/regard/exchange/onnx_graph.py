@@ -9,6 +9,10 @@ is one hypothesis. The past has, for each decoder layer, the keys [rows, heads, 
 values [rows, heads, length, d_v] of self-attention at all earlier positions; length is 0 before the
 first token, which is <s>. The source's padding has the id 0. The number of heads, d_k, d_v and the
 size of the vocabulary are fixed; all other axes are dynamic.
+
+The keys of decoder layer i are named memory_key_i for the memory, past_key_i for the past as an
+input, and key_i for the past as an output. The values are named memory_value_i, past_value_i and
+value_i.
 """
 
 from __future__ import annotations
@@ -210,7 +214,7 @@ class Graph:
 def encoder_graph(
     recipe: ModelRecipe, weights: NamedWeights, positions: NDArray[np.float32]
 ) -> ModelProto:
-    """The graph of the encoder; its outputs are keys and values of the memory, by decoder layer.
+    """The graph of the encoder; it outputs keys and values of the memory for each decoder layer.
 
     `positions` are the positional encodings of the source, [positions, d_model]. This module's
     docstring names the inputs and outputs.
@@ -285,7 +289,7 @@ def _decoder_layer(graph: Graph, y: str, layer: int, cache: Sequence[str], block
 
 
 def _cache_inputs(graph: Graph, layer: int) -> list[str]:
-    """Declare the inputs of a layer with the keys and values of the memory and of the past.
+    """Declare the inputs that a layer needs: keys and values of the memory and of the past.
 
     Returns the names of the inputs: memory keys, memory values, past keys, past values.
     """

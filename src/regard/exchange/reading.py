@@ -103,7 +103,7 @@ def _as_object(content: Any, where: Path) -> dict[str, Any]:
 def read_safetensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a .safetensors file.
 
-    Raises ModelError if the file is missing or damaged, or has sparse or oversized tensors.
+    Raises ModelError if the file is missing or damaged, or cannot be read.
     """
     return _dense(read_tensors(path), path)
 

@@ -1,4 +1,4 @@
-"""The sentences of every certificate: ordinary ones, and ones that converters often get wrong."""
+"""Sentences for certificates: ordinary ones, and ones that converters often get wrong."""
 
 SENTENCES = (
     "The dog sleeps because it is tired.",

@@ -139,9 +139,9 @@ def tokenizer_of(
     only into pieces of the vocabulary and single characters.
 
     Raises ModelError if a file cannot be read, is damaged or does not fit the model; RecipeError if
-    `texts` names too few or too many files, files that cannot be combined, or a language whose code
-    is not two or three small letters; MissingExtra if a library that the tokenizer needs is not
-    installed.
+    `texts` names too few files, too many files or languages, files and languages that cannot be
+    combined, or a language whose code is not two or three lower-case letters; MissingExtra if a
+    library that the tokenizer needs is not installed.
     """
     texts.refuse_unfit()
     known = _known(texts, given, shared)
@@ -222,7 +222,7 @@ def _known(texts: Texts, given: Sequence[Vocabulary], shared: bool) -> list[Voca
 def read_vocabulary_of(path: Path) -> Vocabulary:
     """Read pieces and their ids from a file.
 
-    A .json file is read as JSON, and a .yml or .yaml file as YAML with a piece on each line. In any
+    A .json file is read as JSON, and a .yml or .yaml file as YAML with lines `piece: id`. In any
     other file, each line is a piece, and its id is the number of the line, from 0. Raises
     ModelError for a file that is missing, damaged or empty, and for a piece or an id that occurs
     twice.
@@ -253,9 +253,10 @@ def _pairs_of_yaml(lines: list[str], path: Path) -> list[tuple[str, Any]]:
 
 
 def _entries_of_yaml(lines: list[str]) -> Iterator[tuple[int, str, str]]:
-    """Yield the last line's number, the piece and the id (as text; "" if missing) of each entry.
+    """Yield three values for each entry: the number of its last line, the piece, and the id.
 
-    An entry is a line `piece: id`, or two lines, `? piece` and `: id`. The piece may be in quotes.
+    The id is text, and "" if it is missing. An entry is a line `piece: id`, or two lines, `? piece`
+    and `: id`. The piece may be in quotes.
     """
     waiting: str | None = None
     for number, line in enumerate(lines, 1):
@@ -275,7 +276,7 @@ def _entries_of_yaml(lines: list[str]) -> Iterator[tuple[int, str, str]]:
 
 
 def _unquoted(piece: str) -> str:
-    """The piece that `piece` stands for in YAML, where it may be in quotes and have escapes.
+    """The text of a piece that is written as `piece` in YAML, perhaps with quotes and escapes.
 
     Raises KeyError, ValueError or OverflowError for an escape that YAML does not have, or that does
     not stand for a character.

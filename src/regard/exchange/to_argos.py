@@ -44,9 +44,10 @@ def write_argos(
     from the directory in CTranslate2's format.
 
     Raises RecipeError if `pair` does not name two different languages, or if the name of `out` does
-    not end in ENDING; RegardError if `out` cannot be written; the errors of `pieces_of`; ModelError
-    if CTranslate2 cannot compute the model, if Argos Translate divides one of `lines` differently
-    from the model's tokenizer, or if Argos Translate does not join the pieces to the same line.
+    not end in ENDING; RegardError if `out` cannot be written; ModelError if CTranslate2 cannot
+    compute the model, if Argos Translate divides one of `lines` differently from the model's
+    tokenizer, or if Argos Translate does not join the pieces to the same line. Also raises the
+    errors of `pieces_of` and `prove`.
     """
     source, target = _languages(pair)
     if out.suffix != ENDING:

@@ -148,7 +148,7 @@ def layers(
 
 
 def parts_of_layer(stack: str, i: int, *, pre_norm: bool) -> dict[str, str]:
-    """For each part of a layer, as in `PartName`, the name of its module in a model of regard."""
+    """Map each part of a layer, named as in `PartName`, to the name of its module in regard."""
     kinds = ("self", "ff") if stack == "encoder" else ("self", "cross", "ff")
     names: dict[str, str] = {}
     for number, kind in enumerate(kinds, start=1):

@@ -2,10 +2,9 @@
 
 Layers are convolutions with gated linear units, and every layer of the decoder also has attention.
 Residual sums are multiplied by sqrt(0.5), which keeps their variance. Token embeddings begin with a
-standard deviation of 0.1. Three things differ from ConvS2S. Weights are not normalised:
-normalisation helped ConvS2S, but ConvS2S was trained without Adam. Gradients of the encoder
-are not scaled down, because Adam would undo the scaling. Every layer is as wide as the
-embeddings.
+standard deviation of 0.1. Three things differ from ConvS2S. There is no weight normalisation: it
+helped ConvS2S, but ConvS2S was trained without Adam. Gradients of the encoder are not scaled down,
+because Adam would undo the scaling. Every layer is as wide as the embeddings.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ outputs than inputs; `unfolded` gives the number of the outputs.
 
 Three things differ from ByteNet: pieces of words take the place of bytes; the two inputs of the
 decoder are added, since embeddings are as wide as the blocks; and no ReLU follows the last layer,
-since the softmax uses the matrix of the embeddings (§3.4).
+since the logits are products with the embedding matrix (§3.4).
 """
 
 from __future__ import annotations

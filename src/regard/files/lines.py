@@ -1,7 +1,7 @@
 """Read text files that have one sentence on each line, as the corpora have (§5.1).
 
 Plain, .gz, .xz and .zst files are recognised by their first bytes, not by their names; "-" is
-standard input. Memory is limited for every file: one block is read ahead, and a line longer than
+standard input. Memory is limited for every file: it is read block by block, and a line longer than
 LONGEST_LINE is refused.
 
 Only a line feed ends a line. A carriage return before it is dropped, and so is a byte order mark at
@@ -133,8 +133,8 @@ def text_of_lines(lines: Iterable[str]) -> str:
     """The text of a file that has these lines, with a line feed after each line.
 
     `read_lines` reads the same lines from this file, but drops a carriage return at the end of a
-    line. The file begins with a byte order mark, which `read_lines` drops, if the first line begins
-    with one, too, or like an archive or a PDF.
+    line. If the first line begins with a byte order mark, or like an archive or a PDF, the text
+    begins with an additional byte order mark, which `read_lines` drops.
     """
     text = "".join(f"{line}\n" for line in lines)
     first = text[:20].encode()
@@ -170,7 +170,7 @@ def text_checksum(path: str | Path) -> str:
 
 @contextmanager
 def refusing_read_errors(path: str | Path) -> Iterator[None]:
-    """In a `with` block, turn errors from reading `path` into a DataError that says what to do."""
+    """In a `with` block, turn errors from reading or unpacking `path` into a DataError."""
     shown = shown_name(path)
     try:
         yield

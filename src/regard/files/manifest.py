@@ -21,10 +21,11 @@ MANIFEST = "manifest.json"
 SEAL = ("format", "files", "checksum")
 """Keys of a manifest that `seal` writes itself."""
 SEALED_FORMAT = 1
-"""Format version of sealed directories: models, checkpoints, unfinished translations of files."""
+"""Format version of sealed directories: models, checkpoints, exported directories, and folders of
+unfinished translations (`files.blocks`)."""
 LONGEST_MANIFEST = 2**20
 """A manifest with more bytes than this is refused, unless the user made it. The manifest of a model
-has hundreds of bytes."""
+usually has a few thousand bytes."""
 MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL}
 """If opening a file fails with one of these errno values, the file is missing or not regular."""
 

@@ -17,8 +17,8 @@ from typing import BinaryIO
 from regard.errors import DataError, RegardError
 
 LEFTOVERS = re.compile(r"\..+\.[0-9]+\.tmp|\.sealed\.tmp|\.verify\..+\.tmp")
-"""Matches the temporary names that this package uses in the directory of a run. The module
-`replacing` uses other names, and removes its temporary files itself."""
+"""Matches the temporary names that regard uses in the directory of a run. The module `replacing`
+uses other names, and removes its temporary files itself."""
 
 
 @contextmanager

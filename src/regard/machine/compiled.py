@@ -55,7 +55,7 @@ def forget_programs(device: torch.device) -> None:
 
 
 def is_turned_off() -> bool:
-    """Whether TORCH_COMPILE_DISABLE=1 is set: `compiled` then returns functions unchanged."""
+    """Whether TORCH_COMPILE_DISABLE=1 is set: functions from `compiled` then run uncompiled."""
     return os.environ.get("TORCH_COMPILE_DISABLE") == "1"
 
 

@@ -179,7 +179,7 @@ def _run_tasks(
         _is_copy = True
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         parents_end.close()  # otherwise the pipe would not break when the parent ends
-        gc.freeze()  # otherwise garbage collection would write to shared pages, which copies them
+        gc.freeze()  # otherwise garbage collection would write to shared pages, and copy them
         prepare()
         with suppress(EOFError, OSError):
             while True:

@@ -32,6 +32,8 @@ from regard.machine.cores import started_together
 
 _Value = TypeVar("_Value")
 
+PROC = Path("/proc")
+"""Linux's folder of processes; other systems have none."""
 _WAIT = timedelta(days=7)
 """The other processes wait at most this long for work that only the first process does. For
 example, preparing data may take hours."""
@@ -203,13 +205,13 @@ class Processes:
     def _lives(self, rank: int) -> bool:
         """Whether the process with this rank runs; True if this is unknown.
 
-        It is unknown if the process is on another host or in another container, or if the store or
-        /proc cannot be read.
+        It is unknown if the process is on another host or in another container, if the store cannot
+        be read, or if there is no /proc.
         """
         with suppress(OSError, RuntimeError):
             place, process = self.store.get(f"process/{rank}").decode().split()
-            if place == _place():
-                stat = Path(f"/proc/{process}/stat")
+            if place == _place() and Path(PROC, "self").exists():
+                stat = Path(PROC, process, "stat")
                 return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
         return True
 
@@ -225,11 +227,11 @@ class Processes:
 
 
 def _place() -> str:
-    """Text that identifies this host and container, even if another host has the same name."""
+    """Text that identifies this host and container; only the host's name if there is no /proc."""
     host = socket.gethostname()
     with suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        host = f"{host}/{boot}/{Path('/proc/self/ns/pid').readlink()}"
+        boot = Path(PROC, "sys/kernel/random/boot_id").read_text().strip()
+        host = f"{host}/{boot}/{Path(PROC, 'self/ns/pid').readlink()}"
     return host
 
 

@@ -39,7 +39,7 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
     into the journal. If an earlier call wrote losses for the same step of the run, these losses
     are used, and nothing is measured. If some of the checkpoints are gone or damaged, the model
     stays as it is. Raises Interrupted if a signal comes before the losses are written, and the
-    errors of `to_average`.
+    errors of `to_average` and `validator`.
     """
     manifest = read_manifest(run.directory.path)
     step, most = manifest["step"], len(manifest["averaged"])

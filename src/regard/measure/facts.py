@@ -65,8 +65,9 @@ class _Data(_Known):
 def recipe_and_facts(directory: Path) -> tuple[Recipe, Facts]:
     """The recipe of a run or a model, and the facts that its files show.
 
-    Raises the errors of `begun` and, if prepared data is inside, of `prepared_manifest`; ModelError
-    if the directory holds neither a run nor a model, or if one of its files is damaged.
+    Raises ModelError if the directory holds neither a run nor a model, or if one of its files is
+    damaged. Raises the errors of `begun`, `unseal` and `open_tokenizer` and, if prepared data is
+    inside, of `prepared_manifest`.
     """
     if is_prepared(directory):
         raise ModelError(f"{directory}: is prepared data: name a run, a model or a recipe")

@@ -42,8 +42,9 @@ def likelihoods(
 
     In an ensemble, only the first model computes the likelihoods. Raises DataError if a sentence is
     too long for the model. The error has the number of the sentence, counted from 1, and a name:
-    the first of `names` for a source, the second for a target. Raises ModelError if the model's
-    logits are NaN or infinite, and ValueError if there are more sources than targets, or fewer.
+    the first of `names` for a source, the second for a target. Raises ModelError if a computed
+    log-probability is NaN or infinite, ValueError if the numbers of sources and targets differ, and
+    the errors of the tokenizer's `encode`.
     """
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} sources and {len(targets)} targets: give as many of each")

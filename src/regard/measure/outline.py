@@ -19,9 +19,9 @@ class Parameters(NamedTuple):
     """The number of parameters in each part of a model, including those that are not trained."""
 
     embedding: int
-    """Numbers outside the layers of encoder and decoder. They are in the matrix, or the matrices,
-    that embed source and target and compute the logits, and in other parts, such as learned
-    positions."""
+    """The number of parameters outside the layers of encoder and decoder. These parameters are in
+    the matrix, or the matrices, that embed source and target and compute the logits, and in other
+    parts, such as learned positions."""
     encoder: int
     decoder: int
 
@@ -60,7 +60,7 @@ class Memory(NamedTuple):
 
 
 class Disk(NamedTuple):
-    """The disk space that a run takes: sizes in bytes, and numbers of checkpoints."""
+    """The disk space that a run takes, and the space that is free."""
 
     checkpoint: int
     """Bytes of one checkpoint."""
@@ -73,6 +73,7 @@ class Disk(NamedTuple):
     journal: int
     """Bytes of the journal; 0 if the time is limited: the number of steps is then not known."""
     free: int
+    """Bytes that are free on the disk of the run directory."""
 
     @property
     def needed(self) -> int:

@@ -40,8 +40,8 @@ MOST_STEPS, MOST_SECONDS = 5, 60.0
 """Timing ends after this many steps, or when they have taken this many seconds."""
 PROBED = 8
 """On a CPU, the system may kill a process that runs out of memory. So the trial first divides a
-batch into smaller parts, this many times as many as for a step, and measures the largest of them.
-From this measurement, the trial estimates the memory that the larger parts of a step need."""
+batch into smaller parts: PROBED times as many parts as for a step. It measures the largest of these
+small parts. From this measurement, it estimates the memory that the larger parts of a step need."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Plan(Outline):
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until the last step is done."""
+        """Seconds until the last step is done, without validation and saving."""
         return self.steps_left * self.step_seconds
 
     @property
@@ -104,8 +104,8 @@ def plan(
     With several processes, each must call this function; with `shard`, the processes divide weights
     and moments among themselves. The trial first divides each process's share of a batch into
     `micro_batches` parts, by default one. `tell` is called with messages about the trial. Raises
-    the errors of `train` if the recipe or the data cannot be used, and TrainingError if not even
-    one row fits the memory.
+    TrainingError if not even one row fits the memory, or if PyTorch is too old to divide a model;
+    and the errors of `Setup.open`, `steps_for` and `checkpoints.paths`.
     """
     setup = Setup.open(recipe, data, processes, shard=shard)
     target, source = setup.tokenizer.size, setup.tokenizer.source_size

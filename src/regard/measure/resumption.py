@@ -34,16 +34,17 @@ def verify_resume(
     weights, moments and random states must equal those of the newest checkpoint.
 
     For this test, the run must have two checkpoints that are at most `steps` steps apart, and
-    `recipe` and `data` must be those of the run. If a cooldown was planned for another time or
-    number of steps, it must have ended at the older checkpoint or before it. Each checkpoint must
-    have been made by one process, because one process cannot repeat the sums of several processes.
-    If one of these conditions is not met, `steps` steps (at least two) are made twice from the
-    second newest checkpoint, or from the only one: once without a stop and once with a stop. Both
-    must end with equal numbers.
+    `recipe` and `data` must be those of the run. A cooldown that was planned for other settings
+    must have ended at the older checkpoint or before. Each checkpoint must have been made by one
+    process, because one process cannot repeat the sums of several processes. If one of these
+    conditions is not met, `steps` steps (at least two) are made twice from the second newest
+    checkpoint, or from the only one: once without a stop and once with a stop. Both must end with
+    equal numbers.
 
     Returns a sentence that says what was compared. `warn` is called for damaged checkpoints. Raises
     TrainingError if the numbers differ, and ModelError if there is no checkpoint, if all are
-    damaged, or if one cannot be read now.
+    damaged, or if one cannot be read now. Also raises the errors of `training_pairs`, `Run` and
+    `train`, and RegardError if `directory` cannot be written.
     """
     found = checkpoints.newest(directory / "checkpoints", 2, warn)
     if not found:

@@ -23,11 +23,12 @@ from regard.score.bleu import bleu
 from regard.translation import Translator, load
 
 ALPHAS = (0.0, 0.3, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0)
-"""Length penalties that are tried with the recipe's beam. Penalties larger than the recipe's are
-tried first, in ascending order, for as long as BLEU rises. If none of them is better than the
-recipe's, smaller ones are tried in descending order, for as long as BLEU rises."""
+"""Values of alpha, the exponent of the length penalty, that are tried with the recipe's beam.
+Values larger than the recipe's are tried first, in ascending order, for as long as BLEU rises. If
+none of them is better than the recipe's, smaller values are tried in descending order, for as long
+as BLEU rises."""
 BEAMS = (8, 6, 12)
-"""Beams that are tried with the chosen length penalty, if the recipe's max_extra allows them."""
+"""Beams that are tried with the chosen alpha, if the recipe's max_extra allows them."""
 
 FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
 """Beam and alpha are tuned only if at least FEWEST sentences can be used. If the run's time is
@@ -56,13 +57,14 @@ def try_searches(
     heard: Callable[[Tried], object] = lambda _: None,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> list[Tried]:
-    """Translate the development set with several beams and length penalties.
+    """Translate the development set with several beams and values of alpha.
 
     Returns the results, the chosen setting first. Its alpha is chosen by `_alpha`; its beam has the
     highest BLEU of all beams tried with this alpha. The translator's own setting is tried first.
     Another setting is tried only if its translations are expected to be done within `seconds` of
     the call, and if `is_stopped` returns False. `heard` is called with each result. BLEU is
-    sacreBLEU's, with `tokenizer`. In the end, the translator has its own setting again.
+    sacreBLEU's, with `tokenizer`. In the end, the translator has its own setting again. Raises the
+    errors of `Translator.translate` and `bleu`.
     """
     own, began = translator.recipe, time.monotonic()
     tried: list[Tried] = []
@@ -106,10 +108,10 @@ def _highest(tried: Iterable[Tried]) -> Tried:
 
 
 def _alpha(tried: Sequence[Tried], own: float) -> float:
-    """The length penalty with the highest smoothed BLEU; `tried` has settings of one beam only.
+    """The alpha with the highest smoothed BLEU; `tried` has settings of one beam only.
 
     The smoothed BLEU of an alpha is a weighted mean: the BLEU of the alpha has the weight 2, and
-    the BLEU of each neighbour, the next smaller and the next larger alpha, has the weight 1. This
+    the BLEU of each neighbour, the next smaller and the next larger tried alpha, has weight 1. This
     avoids an alpha whose neighbour has a very low BLEU: on another text, BLEU may already be low at
     this alpha. The smallest and the largest alpha are not chosen if their only neighbour has a
     higher BLEU: beyond them, BLEU was not measured and may be still lower. Of several alphas with
@@ -164,7 +166,8 @@ def tune_run(run: Run) -> None:
     tuned again, and `_keep_earlier` decides whether the earlier result is used.
 
     Raises Interrupted if a signal comes. Incomplete results are not written, so the same command
-    tries the settings again.
+    tries the settings again. Also raises the errors of `choose_average`, `load`, `try_searches` and
+    `keep_chosen`.
     """
     run.leave_if_asked()
     directory, recipe = run.directory.path, run.setup.recipe.training
@@ -180,7 +183,7 @@ def tune_run(run: Run) -> None:
         list(read_lines(run.setup.data / f"valid.{side}.txt")) for side in ("source", "target")
     )
     translator = load(directory)
-    translator.prepare_few_rows()  # the speed that is measured below must not include it
+    translator.prepare_few_rows()  # so that the time measured below does not include this
     seconds -= time.monotonic() - began
     there = len(sources)
     if recipe.minutes and there >= FEWEST:

@@ -37,7 +37,7 @@ from regard.trees.penn import bracketed, read_trees, with_tags_of, without_blank
 from regard.trees.tree import Tree
 
 LABELS_AT_ONCE = 1024
-"""At most this many target tokens have their logits for the whole vocabulary in memory at once."""
+"""The accuracy is computed from the logits of at most this many target positions at once."""
 SAMPLES = 2
 """Number of sentences that each validation shows with their translations."""
 
@@ -52,8 +52,9 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
     replaces `bleu`: the F1 of EVALB for sentences of all lengths, by its parameter file
     COLLINS.prm, which does not count the bracket TOP around each tree. Several processes divide the
     validation set among themselves. Raises DataError if a sentence has more tokens than the model
-    will have positions, and MissingExtra if BLEU's tokenizer is not installed. The callable raises
-    TrainingError if a pair does not fit the memory.
+    will have positions, MissingExtra if BLEU's tokenizer is not installed, and the errors of
+    `Pairs.open` and `open_tokenizer`. The callable raises TrainingError if a pair does not fit the
+    memory.
     """
     refuse_missing(recipe.training.bleu_tokenizer)
     pairs, tokenizer = Pairs.open(data, "valid"), open_tokenizer(data)

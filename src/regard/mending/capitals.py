@@ -11,8 +11,8 @@ _SHARE = 1.25
 """The capitals of a line do not suit a vocabulary if the line has at least _SHARE times as many
 pieces as the same line written with fewer capitals."""
 _LONG = 4
-"""In a title such as `The Cat on the Mat`, words of fewer letters than this may begin with a small
-letter."""
+"""In a title such as `Songs of the Distant Earth`, words of fewer letters than this may begin with
+a small letter."""
 _EARLIER = 4
 """If a word has as many pieces with a capital as in small letters, the ids of the first pieces of
 the two forms are compared, because frequent pieces mostly have small ids. The word gets a capital
@@ -34,8 +34,9 @@ def recased(tokenizer: AnyTokenizer, line: str) -> Recased | None:
     A line with many capitals has at least two words. All its letters are capitals, or it is a
     title: at least two words have _LONG letters or more, and each of these words begins with a
     capital. Each word of the line is then written in small letters, with one capital, or as it is,
-    whichever has the fewest pieces. So most names keep their capitals. The new line begins with a
-    capital. The prefix of the line, such as `>>de<<`, is kept.
+    whichever has the fewest pieces; if two forms have equally many, `_EARLIER` decides. So most
+    names keep their capitals. The new line begins with a capital. The prefix of the line, such as
+    `>>de<<`, is kept.
     """
     text = line.removeprefix(tokenizer.prefix(line)).lstrip()
     words = [letters for word in text.split() if (letters := [*filter(str.isalpha, word)])]

@@ -76,7 +76,7 @@ def _come_again(words: Sequence[str], shortest: int, copies: int) -> bool:
     counts as a word.
     """
     for period in range(shortest, _LONGEST_PERIOD + 1):
-        same = 0  # how many words in a row equal the word that is `period` words earlier
+        same = 0  # words in a row that have a letter, and equal the word `period` words earlier
         for earlier, word in zip(words, words[period:], strict=False):
             same = same + 1 if earlier == word and _has_letter(word) else 0
             if same >= period * (copies - 1):

@@ -38,12 +38,14 @@ def mended(
 
     `found` has the translations of each sentence by the first search. If the second search finds
     translations without flaws, they replace the first ones; otherwise the first ones are returned
-    with their flaws. A sentence that the translator has split is not searched for again. If `retry`
-    is False, there is no second search.
+    with their flaws. If `retry` is False, there is no second search.
 
     A sentence with many capitals that do not suit the vocabulary is searched for again even if its
     translation looks right. The second search gets the sentence with fewer capitals. If all letters
     of the sentence are capitals, the translations that this search finds are put in capitals, too.
+
+    A sentence is not searched for again if the text that the second search would get has more than
+    `translator.longest` pieces, </s> included.
     """
     sentences = list(map(translator.plain, sentences))
     counts = _pieces(translator, sentences)

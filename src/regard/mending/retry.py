@@ -1,4 +1,4 @@
-"""A second search for sentences whose translation looks wrong: wider and without repetition."""
+"""A second search, for translations that look wrong: it has a wider beam, and avoids repetition."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ def do_all(
     process only, and every call returns when all parts are finished. `heard` is called once for
     each finished part, in this process. `after` is called once for each part that this call does,
     in the process that did the part. Raises DataError if `out` holds damaged parts or parts with
-    other settings, and RegardError if a process cannot be started or was killed. Errors of the
-    tasks are raised, too.
+    other settings, and RegardError if a process cannot be started or was killed, or if `out` cannot
+    be written. Errors of the tasks are raised, too.
     """
     found = finished(tasks, out)
     for i, ((part, seed), numbers) in enumerate(found.items(), 1):

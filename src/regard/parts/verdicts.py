@@ -1,8 +1,8 @@
 """Give verdicts on claims from measured values, by the same few rules for every claim.
 
 Two models are compared seed by seed: for each seed, both models see the same text in the same
-order. The verdict on a comparison is UNDECIDED unless a one-sided 95 % bound of the mean difference
-(Student's t) supports HOLDS or FAILS.
+order. The verdict on a comparison is UNDECIDED unless the one-sided 95 % bounds of the mean
+difference (Student's t) support HOLDS or FAILS.
 """
 
 from __future__ import annotations

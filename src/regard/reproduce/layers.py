@@ -1,7 +1,8 @@
 """The layers of Table 1, with one interface: [rows, n, d] -> [rows, n, d].
 
-`rows` is the number of sequences, n their length, and d the width of a state. A layer computes only
-what Table 1 counts: it has no residual connection and no normalisation.
+`rows` is the number of sequences, n their length, and d the width of a state. The layers have no
+residual connection and no normalisation, which Table 1 does not count. Table 1 does not count the
+projections of `ProjectedSelfAttention`, either.
 """
 
 from __future__ import annotations

@@ -37,8 +37,9 @@ def reproduce_tables(
     finished. `jobs` processes share the work, each with one thread; 0 means this process. `heard`
     is called with each finished task, tasks of earlier calls included. Raises DataError if the
     directory was begun at another scale, or if it holds results that are damaged or were measured
-    with other settings. Errors of preparing data and of training are raised, too. A row whose
-    training diverges counts as finished.
+    with other settings; RegardError if a file cannot be written, or if a process cannot be started
+    or was killed. Errors of preparing data and of training are raised, too. A row whose training
+    diverges counts as finished.
     """
     for one in experiments:
         one.prepare(study)

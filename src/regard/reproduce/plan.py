@@ -55,7 +55,7 @@ def planned_rows(
     The time follows from this machine's speed at products of large matrices in fp32, which this
     function measures. If several processes share the work, one thread is measured, because each
     process computes with one thread. Models with smaller matrices are slower; models in bf16 may be
-    faster. Raises the errors of `choose_device`.
+    faster. Raises the errors of `choose_device` and of `Scale.base`.
     """
     speed = single_precision_speed(choose_device(), 1 if processes > 1 else 0)
     trainings = Counter(task.part for task in all_tasks(study, experiments))
@@ -93,7 +93,7 @@ def plan_lines(
     """The plan in words: a line for each row, the sums and, if `price` is given, the cost.
 
     `processes` is how many processes share the work. `price` is the price of one hour of this
-    machine, in any currency. Raises the errors of `choose_device`.
+    machine, in any currency. Raises the errors of `choose_device` and of `Scale.base`.
     """
     rows = planned_rows(study, experiments, processes)
     width = max((len(row.name) for row in rows), default=0)

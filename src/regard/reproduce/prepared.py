@@ -21,9 +21,10 @@ def refuse_another_scale(study: Study) -> None:
 def prepare_text_once(study: Study) -> None:
     """Prepare the text of the scale once, in `study.out`.
 
-    Raises DataError if the directory was begun at another scale, if the text is missing, if the
-    prepared data cannot be read, or if no study was begun in the directory, but its folders corpus,
-    data or trees have files.
+    Raises DataError if the directory was begun at another scale, if the prepared data cannot be
+    read, or if no study was begun in the directory, but its folders corpus, data or trees have
+    files; RegardError if a file cannot be written; and the errors of the scale's `fetch` and
+    `prepare`, for example DataError if the text is missing.
     """
     with locked(study.out / ".prepare.lock"):
         _refuse_foreign(study)
@@ -38,7 +39,7 @@ def begin_directory(study: Study) -> None:
     """Make the directory of a study that needs no text.
 
     Raises DataError if the directory was begun at another scale, or if no study was begun in it,
-    but its folders corpus, data or trees have files.
+    but its folders corpus, data or trees have files; RegardError if a file cannot be written.
     """
     with locked(study.out / ".prepare.lock"):
         _refuse_foreign(study)

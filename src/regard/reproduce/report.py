@@ -1,4 +1,4 @@
-"""Write a page in English or Korean: which of the paper's statements our tables confirm."""
+"""Write a page in English or Korean: the paper's statements, and verdicts from our tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of Tables 2 and 3 as recipes at any size, and the training of a row, done once."""
+"""The rows of Table 3 as recipes at any size, and the training of a row of Table 2, 3 or 4."""
 
 from __future__ import annotations
 

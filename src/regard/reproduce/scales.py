@@ -1,4 +1,4 @@
-"""The scales of the tables: each has a text, and a recipe in place of the paper's base model."""
+"""The interface of a scale, and the scale `mini`, whose text is the built-in corpus."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class Scale(Protocol):
     def base(self, out: Path) -> Recipe:
         """The recipe that takes the place of the paper's base model.
 
-        After `prepare`, every call for this `out` returns the same recipe.
+        After `prepare`, every call for this `out` returns the same recipe. Raises RegardError if
+        the recipe cannot be read or chosen.
         """
 
     def unseen(self, out: Path) -> TestSet:

@@ -1,7 +1,7 @@
 """Sentences of the paper about its tables, each with a verdict from our figures.
 
 The figures of two rows are compared seed by seed, and `parts.verdicts` gives the verdict. With
-only one seed, the verdict is open: the sign and the size of the difference are shown.
+only one seed, the verdict is `Judgement.UNDECIDED`.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ class Small:
         limits the steps and not the time, so that rows of other sizes take as many steps as base
         (row big: three times as many). The warm-up is half of the steps, as at scale mini: with the
         shorter warm-up of the chosen recipe, C3 and big had BLEU 14 and 13 (experiments/tables).
-        Raises RecipeError if base.toml is damaged. For a new recipe, raises DataError if the text
-        is missing, and the errors of `choose`.
+        Raises RecipeError if base.toml is damaged or cannot be read. For a new recipe, raises
+        DataError if the text is missing, and the errors of `choose`.
         """
         kept = out / "base.toml"
         if kept.exists():

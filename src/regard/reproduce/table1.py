@@ -29,9 +29,9 @@ TIMED_N, TIMED_ROWS = 512, 8
 only one sequence, a recurrent layer would spend most of its time on reading weights from memory."""
 TIMED_DS = {"separable": (*DS, 4096)}
 """The widths d at which a layer is timed; a layer that is not listed is timed at DS. Up to
-d = 1,024, much of a separable convolution's time grows with d, not with the square of d. The other
-layers are not timed at d = 4,096, because the weights of a recurrent layer then do not fit the
-caches of a processor."""
+d = 1,024, much of a separable convolution's time grows with d, not with the square of d. No other
+layer is timed at d = 4,096: the weights of a recurrent layer, for example, would not fit the caches
+of a processor."""
 _PRINTED = {
     "self-attention": TABLE_1["Self-Attention"],
     "with projections": TABLE_1["Self-Attention"],

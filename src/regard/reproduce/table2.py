@@ -127,8 +127,8 @@ def translate_unseen(
     `members` are the seeds of the models that translate together: base models for an ensemble, one
     model for any other row. If the row has several runs with a seed, the run with the highest BLEU
     on the development set translates. Returns BLEU by sacreBLEU (13a), and BLEU as the script of
-    the paper's authors counts it. Both are 0 if the training of such a run diverged. Returns None
-    if a run of the row with one of these seeds is not finished.
+    the paper's authors counts it. Both are 0 if the training of a run that is to translate
+    diverged. Returns None if a run of the row with one of these seeds is not finished.
     """
     runs = []
     for seed in members:

@@ -1,4 +1,4 @@
-"""Table 4: parsers, by F1 of labelled brackets on unseen sentences (§6.3)."""
+"""Table 4: parsers, by F1 of labelled brackets on test sentences (§6.3)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def train_parser(scale: Scale, out: Path, name: str, seed: int) -> Measured | No
     The parser is given the words of the gold trees. The parser's row may name a teacher: another
     parser, which writes silver trees for this parser to learn from. If the teacher is not trained
     yet, the result is None. If the training of the teacher or of this parser diverged, nothing is
-    scored: the figures are `diverged_figures`.
+    scored: the figures are `diverged_figures`, and `left_out` is 0.
     """
     row = parser_rows(scale, out)[name]
     if row.teacher:

@@ -89,7 +89,7 @@ class Wmt:
             fetched(archive, out / "wmt14")
 
     def prepare(self, out: Path) -> None:
-        """Unpack the files and prepare the text; raises the errors of `unpack`."""
+        """Unpack the files and prepare the text; raises errors of `unpack` and `regard.prepare`."""
         folder = out / "corpus"
         unpack(self.archives, out / "wmt14", folder)
         prepare_folder(out, folder, self.base(out))
@@ -147,7 +147,7 @@ def unpack(archives: Sequence[Archive], folder: Path, out: Path) -> None:
     """Write the members of the archives to the files {train,valid,test}.{en,de} in `out`.
 
     Raises DataError if a member is missing, or if an English file and its German translation differ
-    in their number of lines.
+    in their number of lines; RegardError if a file cannot be written.
     """
     texts: dict[tuple[str, str], list[bytes]] = {}
     for archive in archives:

@@ -60,12 +60,13 @@ def average_run(
     If `steps` are given, the checkpoints of these steps are averaged. Otherwise, `last` checkpoints
     are averaged: the newest ones or, with `best`, the ones nearest to the step of the best
     validation. Extra checkpoints, which serve only to continue from, are taken only if there are
-    too few other checkpoints. `warn` is called once for each damaged checkpoint.
+    too few other checkpoints. `warn` is called once for each damaged checkpoint that is skipped.
 
-    Raises ModelError if `directory` has no recipe.toml. With `steps`, raises ModelError if one of
-    these checkpoints is missing or damaged. Without `steps`, raises ModelError if there are fewer
-    than `last` undamaged checkpoints or, with `best`, if no validation was recorded. Raises
-    RegardError if `out` exists, and the errors of `begun`.
+    Raises ModelError if `directory` has no recipe.toml, or if a chosen checkpoint cannot be read.
+    With `steps`, raises ModelError if one of these checkpoints is missing or damaged. Without
+    `steps`, raises ModelError if there are fewer than `last` undamaged checkpoints or, with `best`,
+    if no validation was recorded. Raises RegardError if `out` exists or cannot be written, and the
+    errors of `begun`, `average_weights` and `open_tokenizer`.
     """
     recipe = begun(directory)
     if recipe is None:
@@ -84,7 +85,7 @@ def average_run(
 
     found, weights = _mean(directory, last, once, best, steps)
     averaged = sorted(checkpoint.step for checkpoint in found)
-    manifest = found[0].manifest  # manifests of older versions have no characters
+    manifest = found[0].manifest  # some manifests have no SOURCE_CHARACTERS
     about = {k: manifest[k] for k in (*FINGERPRINTS, SOURCE_CHARACTERS) if k in manifest}
     about |= {"step": averaged[-1], "averaged": averaged}
     tokenizer = open_tokenizer(directory)

@@ -18,7 +18,7 @@ def begun(directory: Path) -> Recipe | None:
     """The recipe in a run directory; None if the directory has no recipe.toml.
 
     The run was begun, or last continued, with this recipe. Raises RegardError if the path is a
-    file or prepared data, RecipeError for a damaged recipe.
+    file or prepared data, RecipeError if recipe.toml cannot be read or is damaged.
     """
     if directory.exists() and not directory.is_dir():
         raise RegardError(f"{directory}: is a file: name a run directory")
@@ -66,7 +66,10 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 
 def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
-    """Raise a RecipeError that names the changes, if `recipe_changes` returns any."""
+    """Raise a RecipeError that names the changes, if `recipe_changes` returns any.
+
+    Raises the errors of `begun`, too.
+    """
     if changed := recipe_changes(directory, recipe):
         raise RecipeError(
             f"{directory}: was begun with another recipe ({'; '.join(map(str, changed))}): choose "
@@ -75,12 +78,12 @@ def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
 
 
 def recipe_changes(directory: Path, recipe: Recipe) -> list[Change]:
-    """The changes that make the recipe of a run directory into `recipe`.
+    """The differences between the recipe of a run directory and `recipe`, the new recipe.
 
-    The list is empty for a new directory. Two kinds of changes are allowed and left out. A run may
-    get another `training.minutes`, and then also other values of `validate_every` and `save_every`.
-    The section [search] may change, because it has no influence on the weights. Raises the errors
-    of `begun`.
+    The list is empty for a new directory. Two kinds of changes are allowed and left out of the
+    list. A run may get another `training.minutes`, and then also other values of `validate_every`
+    and `save_every`. The section [search] may change, because it has no influence on the weights.
+    Raises the errors of `begun`.
     """
     earlier, its = begun(directory) or recipe, recipe.training
     timed = {"minutes": its.minutes}
@@ -117,9 +120,9 @@ def refuse_less_time(
 def refuse_adam_after_muon(directory: Path, learned_by: str, recipe: Recipe) -> None:
     """Raise RecipeError if `recipe` has the optimizer Adam, but the run has learned by Muon.
 
-    Adam divides by a mean of squared gradients. Muon leaves this mean at 0 for the matrices that it
-    trains, so Adam's first update would destroy these matrices. Muon can continue a run of Adam.
-    `learned_by` is the name of the run's optimizer so far: "adam" or "muon".
+    Adam divides by the root of a mean of squared gradients. Muon leaves this mean at 0 for the
+    matrices that it trains, so Adam's first updates of these matrices would be far too large. Muon
+    can continue a run of Adam. `learned_by` is the run's optimizer so far: "adam" or "muon".
     """
     if (learned_by, recipe.training.optimizer) == ("muon", "adam"):
         raise RecipeError(

@@ -37,12 +37,15 @@ class Checkpoint(NamedTuple):
 
     @property
     def processes(self) -> int:
-        """How many processes trained together; 0 at step 0 of a run that began with a model."""
+        """How many processes trained together; 0 at step 0 of a run that began with a model.
+
+        Raises ModelError if the checkpoint cannot be read.
+        """
         names = read_tensors(self.path / "optimizer.safetensors")
         return sum(name.startswith("random.cpu") for name in names)
 
     def weights(self) -> dict[str, Tensor]:
-        """The fp32 weights by parameter name."""
+        """The fp32 weights by parameter name; raises ModelError if they cannot be read."""
         return read_tensors(self.path / "weights.safetensors")
 
 
@@ -79,9 +82,9 @@ def save(
     N is about["step"], and the manifest includes all of `about`. `weights` and `moments` are an
     optimizer's named weights and state. `randoms` has the random states of all processes, by rank.
     A checkpoint with about["extra"] serves only to continue from: it does not count for `keep`, and
-    the next save removes it. Checkpoints of later steps are removed, too: they are damaged, because
-    a run continues from its newest undamaged checkpoint. Returns the path of the new checkpoint.
-    Raises RegardError if the checkpoint cannot be written.
+    the next save removes it. Checkpoints of later steps are removed, too. All of them are damaged,
+    because the run would have continued from one that is not. Returns the path of the new
+    checkpoint. Raises RegardError if the checkpoint cannot be written.
     """
     path = directory / f"step-{about['step']}"
 
@@ -179,11 +182,12 @@ def step_of(path: Path) -> int:
 
 
 def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Checkpoint]:
-    """The newest `count` undamaged checkpoints, newest first; `warn` is called for damaged ones.
+    """The newest `count` undamaged checkpoints, newest first; damaged ones are skipped.
 
-    The list is shorter if there are fewer undamaged checkpoints. Raises ModelError if all are
-    damaged, and also if a checkpoint that may be undamaged cannot be read: otherwise, the run would
-    continue from an earlier checkpoint, and remove the unreadable one.
+    `warn` is called for each damaged checkpoint that is skipped. The list is shorter if there are
+    fewer undamaged checkpoints. Raises ModelError if all are damaged, and also if a checkpoint that
+    may be undamaged cannot be read: otherwise, the run would continue from an earlier checkpoint,
+    and remove the unreadable one.
     """
     return _undamaged(directory, reversed(paths(directory)), count, warn)
 

@@ -14,10 +14,10 @@ CLOSING, TUNING = 0.01, 0.03
 """Fractions of `training.minutes` that are reserved: at least `CLOSING` for the work after the last
 step, and `TUNING` for tuning, if the recipe's `tune` is set."""
 LONGEST_CLOSING, LONGEST_TUNING = 1800.0, 3600.0
-"""The most seconds that the fractions reserve. If the work after the last step is measured to take
+"""The most seconds that the fractions reserve. If the work after the last step is estimated to take
 longer, more is reserved for this work."""
 ENOUGH = 10
-"""A command knows the time of a step after its first step and this many others."""
+"""The time of a step is known after the first step of a command and this many further steps."""
 
 
 def tuning_seconds(minutes: float) -> float:
@@ -36,9 +36,9 @@ class Clock:
         began: float | None,
         cooldown: tuple[int, int] | None,
     ):
-        """The run's time starts at `began`, a value of `time.monotonic`; None means now.
+        """Count time from `began`, a value of `time.monotonic`; None means from now.
 
-        `cooldown` is the `span` of `Cooldown`.
+        `cooldown` is the argument `span` of `Cooldown`.
         """
         self._recipe, self._processes = setup.recipe.training, setup.processes
         self._journal, self.interrupt = journal, interrupt
@@ -56,7 +56,7 @@ class Clock:
         """Whether the time of the run, `training.minutes`, or its planned cooldown is over."""
 
     def tick(self, state: TrainingState, source_tokens: int, target_tokens: int) -> None:
-        """Add to the state one step, the tokens of this step, and the time that it took."""
+        """Add to the state one step, its tokens, and the time since the last `count_time`."""
         state.step += 1
         state.source_tokens += source_tokens
         state.target_tokens += target_tokens
@@ -74,9 +74,9 @@ class Clock:
 
         The first three numbers are flags, 0 or 1. They ask to save a checkpoint for averaging, to
         save one for resuming, and to end the run because its time is over. The fourth number asks
-        for a cooldown of so many steps; 0 asks for none. Only the first process asks for these. One
-        flag follows for each signal of `SIGNALS`. The caller adds up the numbers of all processes
-        for `due`.
+        for a cooldown of this many steps; 0 asks for none. Only the first process asks for these.
+        One flag follows for each signal of `SIGNALS`. The caller adds up the numbers of all
+        processes for `due`.
         """
         recipe, first, now = self._recipe, self._processes.first, time.monotonic()
         by_clock = first and 0 < recipe.save_minutes <= (now - self._due_saved_at) / 60
@@ -93,8 +93,8 @@ class Clock:
         `wishes` holds the numbers that the method `wishes` returned, summed over all processes, so
         that all processes decide alike. If these sums ask for a cooldown, it is planned in `state`.
         The step is the last one if its number is `training.steps`, if no time is left for further
-        steps, or if the planned cooldown is over. In the last two cases, `over` and `state.ended`
-        are set, but for a cooldown only before `training.steps`. After the last step, logging and
+        steps, or if the planned cooldown is over. If no time is left, or if the cooldown is over
+        before `training.steps`, `over` and `state.ended` are set. After the last step, logging and
         a validation are due, and so is a checkpoint, which may serve only to resume the run.
         `training.patience` does not count here. A signal that came to any process is recorded in
         `interrupt`.
@@ -118,8 +118,10 @@ class Clock:
     def _step_time(self, state: TrainingState, seconds: float) -> float:
         """The mean time in seconds of the steps since this command's first step; 0 if not known.
 
-        One more step than `state` counts has been made, and the run has taken `seconds`. The first
-        step is left out, because it also loads code. Earlier commands may have been slower.
+        The time of validations and saves between these steps is included. One more step than
+        `state` counts has been made, and the run has taken `seconds`. The first step is left out,
+        because it also loads code. Steps of earlier commands are left out, because they may have
+        been slower or faster.
         """
         if self._first is None or (steps := state.step + 1 - self._first[0]) < ENOUGH:
             return 0.0
@@ -155,9 +157,9 @@ class Clock:
         """Count the minutes to the next save from now on.
 
         An `extra` save, which serves only to continue from, does not delay the next regular save.
-        Also estimate how long the work at the end of the run takes: as long as the longest
-        validation and save so far (from a call of `due` to the end of the save after it), and half
-        as long again for averaging the checkpoints.
+        Also estimate how long the work at the end of the run takes: 1.5 times the longest time so
+        far from a call of `due` to the end of the save after it. This time includes a validation,
+        if one was due. The factor 1.5 leaves time to average the checkpoints.
         """
         self._saved_at = time.monotonic()
         if not extra:

@@ -1,8 +1,9 @@
 """The cooldown of a run: when it begins, and by how much it lowers the learning rate.
 
-If the number of steps ends a run, the recipe alone decides. If the time ends it, the cooldown is
-planned once, when it must begin, and later checkpoints keep the plan. A run that is continued from
-such a checkpoint has the same learning rates as a run that was never stopped.
+If a run has no time limit (`training.minutes`), the recipe alone decides. With a time limit, the
+cooldown is planned just before the cooldown's first step, and later checkpoints keep the plan.
+A run that is continued from such a checkpoint has the same learning rates as a run that was never
+stopped.
 """
 
 from regard.recipe import TrainingRecipe
@@ -14,7 +15,7 @@ class Cooldown:
     """Plans a run's cooldown (`training.cooldown`), and computes factors of the learning rate."""
 
     def __init__(self, recipe: TrainingRecipe, span: tuple[int, int] | None = None):
-        """If the recipe has no cooldown, `span` may give one, in the form of the method `span`."""
+        """If the recipe has no cooldown, `span` may give one, as the method `span` returns it."""
         self._recipe, self._span = recipe, span
         self._for = recipe.minutes, recipe.steps, recipe.cooldown
 
@@ -24,7 +25,10 @@ class Cooldown:
         return cooldown(state.step + 1, *span) if span else 1.0
 
     def span(self, state: TrainingState) -> tuple[int, int] | None:
-        """The step before the cooldown, and its last step; None if there is none, or none yet."""
+        """The last step before the cooldown, and the cooldown's last step.
+
+        Returns None if there is no cooldown, or if it is not planned yet.
+        """
         recipe = self._recipe
         if self.is_planned(state):
             return state.cooldown_begins, state.cooldown_ends
@@ -44,8 +48,8 @@ class Cooldown:
     def explains(self, first: TrainingState, last: TrainingState) -> bool:
         """Whether the `span` of the state `last` holds for all steps since the state `first`.
 
-        Both states are of the same run. It does not hold if a plan that was made for another time,
-        number of steps or `training.cooldown` may have lowered learning rates of these steps.
+        Both states are of the same run. The span does not hold if a plan that was made for another
+        time, number of steps or `training.cooldown` may have lowered learning rates of these steps.
         """
         return all(self._is_own(s) or s.cooldown_ends <= first.step for s in (first, last))
 
@@ -57,7 +61,8 @@ class Cooldown:
         """The number of steps of a cooldown that must begin after the next step; 0 if none must.
 
         The run has `left` seconds for further steps, each of which takes about `step_time` seconds.
-        If `step_time` is 0, it is not known, and only `training.steps` limits their number.
+        A `step_time` of 0 means that this time is not known; then only `training.steps` limits the
+        number of further steps.
         """
         recipe, step = self._recipe, state.step + 1
         if not recipe.cooldown or not recipe.minutes or self.is_planned(state):

@@ -43,9 +43,9 @@ class RunDirectory:
     """The files of a run at `path`.
 
     `writes` is True in the first process of the run; the directory is then locked until `close`. In
-    the other processes, methods find nothing and write nothing. Raises InUse if another process has
-    the lock, RegardError if the directory cannot be written. If the file system has no locks,
-    `warn` is called, and the directory is not locked.
+    the other processes, methods find no checkpoints and write nothing. Raises InUse if another
+    process has the lock, RegardError if the directory cannot be written. If the file system has no
+    locks, `warn` is called, and the directory is not locked.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class RunDirectory:
             self._unlock()
 
     def newest(self, count: int) -> list[Checkpoint]:
-        """The newest `count` undamaged checkpoints, newest first, by `checkpoints.newest`."""
+        """The newest `count` undamaged checkpoints, newest first; see `checkpoints.newest`."""
         return checkpoints.newest(self.checkpoints, count, self._warn) if self._writes else []
 
     def refuse_finished(self) -> None:
@@ -140,7 +140,8 @@ class RunDirectory:
         If training.best is "last", or if there is no best validation, the newest checkpoints are
         averaged; otherwise, those nearest to the best validation. If the directory already has the
         model of this step, and some of the checkpoints that this model averages are gone, the model
-        keeps its weights. Processes that do not write return {}.
+        keeps its weights. Processes that do not write return {}. Raises the errors of `to_average`
+        and `average_weights`, and RegardError if a file cannot be written.
         """
         if not self._writes:
             return {}

@@ -123,7 +123,7 @@ def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
         raise
     except Exception:
         if new and not checkpoints.paths(run / "checkpoints"):
-            # A folder in `new` may be missing still, or another program may have put files there.
+            # A folder in `new` may still be missing, or another program may have put files there.
             with suppress(OSError):
                 path.unlink(missing_ok=True)
                 for folder in new[1:]:
@@ -135,8 +135,8 @@ def begin_from_model(run: Run) -> None:
     """Save the checkpoint of step 0: weights of the model named in RUN/from.json, and moments of 0.
 
     Does nothing if there is no from.json, or if the run has a checkpoint or a finished model.
-    Raises ModelError if from.json is damaged, or if the model is missing, has changed since
-    from.json was written, or has another tokenizer or shape than the run.
+    Raises ModelError if from.json is damaged, or if the model is missing or damaged, has changed
+    since from.json was written, or has another tokenizer or shape than the run.
     """
     setup, place = run.setup, run.directory
     ended = (place.path / "model.safetensors").exists()

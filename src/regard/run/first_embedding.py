@@ -28,8 +28,8 @@ SHARED = 0.7
 of co-occurrence. The rest of the row is random. Without this random part, a word and its
 translation would have nearly equal rows."""
 ITERATIONS, SPARE = 3, 12
-"""The number of subspace iterations, and the number of directions that they find but that are not
-used (Halko et al. 2011)."""
+"""The number of subspace iterations, and the number of extra directions that they find, which are
+then dropped (oversampling, Halko et al. 2011)."""
 
 
 class Occurrences(NamedTuple):
@@ -111,9 +111,9 @@ def vectors_of_pairs(
 ) -> Float[Tensor, "entries width"]:
     """Vectors of norm 1, similar for sub-words that occur in the same pairs.
 
-    A sub-word that is not `informative` has a vector of zeros. The strongest direction is left out:
-    it is what all sub-words have in common. A random rotation gives all numbers of the vectors the
-    same expected size.
+    A sub-word that is not `informative` has a vector of zeros. The direction with the largest
+    singular value is left out, because all sub-words have it in common. A random rotation gives all
+    numbers of the vectors the same expected size.
     """
     generator = torch.Generator().manual_seed(seed)
     values, vectors = _strongest(occurrences, width + 1, generator)
@@ -127,11 +127,12 @@ def vectors_of_pairs(
 def _strongest(
     occurrences: Occurrences, count: int, generator: torch.Generator
 ) -> tuple[Float[Tensor, "directions"], Float[Tensor, "entries directions"]]:
-    """The largest singular values of the matrix, and their singular vectors of the sub-words.
+    """The largest singular values of the matrix, and their left singular vectors.
 
-    There are at most `count`, and fewer if there are fewer sub-words or pairs. In each vector, the
-    number with the largest absolute value is made positive, because the signs that the library
-    returns depend on its version and its threads.
+    Each vector has a number for each sub-word. There are `count` singular values, the largest
+    first, or fewer if there are fewer sub-words or pairs. In each vector, the number with the
+    largest absolute value is made positive, because the signs that the library returns depend on
+    its version and its threads.
     """
     per_pair, per_entry = _products(occurrences)
     entries, pairs = len(occurrences.entry_counts), len(occurrences.pair_counts)

@@ -46,13 +46,16 @@ class Journal:
         """Write the records to the disk, where they survive a power cut.
 
         A run calls this before it saves a checkpoint, so that the steps of every checkpoint are in
-        the journal.
+        the journal. Raises RegardError if this fails.
         """
         with refusing_write_errors(self.path):
             sync(self.path)
 
     def rewind(self, step: int) -> None:
-        """Remove damaged lines, and records of steps after `step`, which a resumed run repeats."""
+        """Remove damaged lines, and records of steps after `step`, which a resumed run repeats.
+
+        Raises RegardError if the file cannot be written.
+        """
         if not self.path.exists():
             return
         text = self.path.read_text(encoding="utf-8", errors="replace")
@@ -74,14 +77,17 @@ class NoJournal(Journal):
 def read_journal(path: Path) -> list[Record]:
     """The records of a journal, oldest first, without the damaged lines that `rewind` would remove.
 
-    The run may still be writing the journal.
+    The run may still be writing the journal. Raises OSError if the file cannot be read.
     """
     text = path.read_text(encoding="utf-8", errors="replace")
     return [json.loads(line) for line in _whole_lines(text) if _step_of(line) < math.inf]
 
 
 def last_validation(path: Path) -> Record:
-    """The record of the last validation in a journal; empty if there is none."""
+    """The record of the last validation in a journal; empty if there is none.
+
+    Raises OSError if the file cannot be read.
+    """
     validations = [record for record in read_journal(path) if record["event"] == "validation"]
     return validations[-1] if validations else {}
 

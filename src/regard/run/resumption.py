@@ -35,7 +35,8 @@ class Resumption:
     """Begins or continues a run: its state, its weights and its position in the data.
 
     One process divides each batch into `micro_batches` parts; several processes divide a batch into
-    a multiple of this number. None keeps the number of parts in the checkpoint, if there is one.
+    a multiple of this number. If `micro_batches` is None, the number of parts is that of the
+    checkpoint or, without a checkpoint, the least possible number.
     With `accept_changes`, the data and the validation set may have changed since the checkpoint.
     """
 
@@ -54,11 +55,12 @@ class Resumption:
     def resume_or_start(self) -> Training:
         """Restore the newest undamaged checkpoint, or initialise a model from the recipe's seed.
 
-        Raises ModelError if all checkpoints are damaged, or if the restored one does not fit the
-        recipe, the tokenizer or the data. Raises TrainingError if there is a finished model without
-        checkpoints, or if the processes have different setups. Without `accept_changes`, it also
-        raises TrainingError if the saved position was counted with other pairs or settings of the
-        data. Raises the errors of `refuse_less_time` and `refuse_adam_after_muon`, too.
+        Raises ModelError if all checkpoints are damaged, if one cannot be read now, or if the
+        restored one does not fit the recipe, the tokenizer or the data. Raises TrainingError if
+        there is a finished model without checkpoints, if the processes have different setups, if
+        PyTorch is too old to divide a model or, without `accept_changes`, if the saved position was
+        counted with other pairs or settings of the data. Raises the errors of `refuse_less_time`
+        and `refuse_adam_after_muon`, and RegardError if the directory cannot be written.
         """
         setup = self._setup
         setup.refuse_differences()
@@ -84,7 +86,7 @@ class Resumption:
     def cut_smaller(self, training: Training, position: Position) -> Training:
         """Go back to this position in the data, and divide each batch into twice as many parts.
 
-        An update does not depend on the number of parts. Returns the training with the new batches.
+        Each update still learns from the same pairs. Returns the training with the new batches.
         Raises TrainingError if each part is already a single row of a batch.
         """
         setup, state = self._setup, training.state
@@ -128,7 +130,7 @@ class Resumption:
             what = part_in_words(changed)
             self._warn(f"{checkpoint.path}: the {what} changed since this run began")
         earlier = begun(self._directory.path) or setup.recipe
-        # Checkpoints of older versions have neither "optimizer" nor "judged_by".
+        # Checkpoints of step 0 and of older versions have neither "optimizer" nor "judged_by".
         learned_by = about.get("optimizer", earlier.training.optimizer)
         if checkpoint.step:  # before the first step, all moments are 0
             refuse_adam_after_muon(self._directory.path, learned_by, setup.recipe)

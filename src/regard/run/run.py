@@ -21,10 +21,11 @@ from regard.run.state import Training, TrainingState, judged_by
 
 
 class Run:
-    """Training on prepared data, in a directory that keeps everything else needed to continue.
+    """Training on prepared data, in a run directory.
 
-    Opening a run locks its directory, so that only one run at a time trains in it. A run that is
-    refused has written neither its recipe nor its journal.
+    The directory keeps all that is needed to continue the run, except the data. Opening a run locks
+    the directory, so that only one run at a time trains in it. A run that is refused has written
+    neither its recipe nor its journal.
     """
 
     def __init__(
@@ -58,10 +59,9 @@ class Run:
             cooldown        the step before a cooldown, and the last step in it, if the recipe sets
                             none and the run repeats a part of another run
 
-        Raises RecipeError if the directory was begun with another recipe, DataError or ModelError
-        if the data is damaged, TrainingError if the model or a sentence pair is too large or
-        another process trains in the directory, RegardError if the directory cannot be written.
-        Raises the other errors of `Setup.open`, too.
+        Raises the errors of `Setup.open` and, without `accept_changes`, of `refuse_another_recipe`.
+        Raises InUse if another process trains in the directory, and RegardError if the directory
+        cannot be written.
         """
         if not accept_changes:
             refuse_another_recipe(directory, recipe)
@@ -109,7 +109,8 @@ class Run:
         """Write a checkpoint, and remove the earlier ones that the recipe does not keep.
 
         An `extra` checkpoint serves only to continue from, and the next save removes it. The final
-        model is the average of the other checkpoints, if there are enough.
+        model is the average of the other checkpoints, if there are enough. All processes must call
+        this together. Raises RegardError if the checkpoint cannot be written.
         """
         setup, state, optimizer = self.setup, training.state, training.optimizer
         self.clock.count_time(state)
@@ -136,7 +137,7 @@ class Run:
         """Make the final model, the average of checkpoints; return its weights.
 
         `RunDirectory.finish` chooses the checkpoints. Only the first process makes the model; the
-        other processes return an empty dict.
+        other processes return an empty dict. Raises the errors of `RunDirectory.finish`.
         """
         self.clock.count_time(state)
         forget_programs(self.setup.device)  # averaging and tuning can use their memory

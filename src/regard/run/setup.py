@@ -56,8 +56,9 @@ class Setup:
         Raises DataError or ModelError if the data is damaged. Raises TrainingError if the model, a
         pair of sentences or a row is too large, or if the recipe's embeddings do not fit the
         tokenizer. Also raises the errors of `training_pairs` (data unfit for sub-word dropout), of
-        `choose_device` (no usable GPU), of `choose_dtype` (int8 training on an unfit device) and,
-        if the model is divided, of `_refuse_to_divide`.
+        `open_tokenizer` (a library is missing), of `choose_device` (no usable GPU), of
+        `choose_dtype` (int8 training on an unfit device) and, if the model is divided, of
+        `_refuse_to_divide`.
         """
         pairs = training_pairs(data, recipe)
         tokenizer = open_tokenizer(data)
@@ -89,7 +90,10 @@ class Setup:
 
     @cached_property
     def source_characters(self) -> str | None:
-        """The characters of the training sources, by `data.characters`; None for a parser."""
+        """The training sources' characters beyond ASCII, by `data.characters.source_characters`.
+
+        None for a parser or a foreign tokenizer.
+        """
         is_text = self.recipe.task.output == "text"
         return source_characters(self.pairs, self.tokenizer) if is_text else None
 
@@ -107,7 +111,8 @@ class Setup:
         """A new model to train, and its optimizer, by `sharding.model_and_optimizer`.
 
         If `to_keep` is True, the model begins with the embedding that `training.first_embedding`
-        names. If not, the embedding is random, because the caller soon replaces all weights.
+        names. If not, the embedding is random, because the caller soon replaces or discards all
+        weights.
         """
         training, initialise = self.recipe.training, None
         if to_keep and training.first_embedding == "pairs":

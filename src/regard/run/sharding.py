@@ -3,8 +3,8 @@
 Each process keeps a shard of every parameter: some rows of the parameter, in fp32, with their
 gradients and moments. When a layer computes, its weights are gathered in the precision of training,
 and are dropped afterwards. The layer's gradient is summed over all processes, and each process
-keeps its shard of the sum. The result equals that of one process with the whole model, except for
-the rounding of sums. The method is known as FSDP, fully sharded data parallelism.
+keeps its shard of the sum. The updates equal those of processes that each have the whole model,
+except for the rounding of sums. The method is known as FSDP, fully sharded data parallelism.
 """
 
 from collections.abc import Callable
@@ -79,7 +79,7 @@ class ShardedAdam:
         """Divide the weights and moments of the first process among all processes.
 
         `to_processes` is `Processes.give`: it fills a tensor of each process with the values of the
-        first process.
+        first process. Raises TrainingError if PyTorch is too old to divide a model.
         """
         for parameter in self._model.parameters():
             to_processes(parameter.data)
@@ -227,9 +227,9 @@ def model_and_optimizer(
 
     `vocabulary` is the size of the target's vocabulary, and `source_vocabulary` the size of the
     source's, if it differs. `initialise`, if given, is called with the model, and may change its
-    random weights. With `shard` and several processes, model and moments are divided;
-    otherwise they are undivided on `device`. The optimizer's `give` makes both model and optimizer
-    usable; before `give`, only the optimizer's `restore` may be called.
+    random weights. With `shard` and several processes, the model is first whole and on the CPU. The
+    optimizer's `give` divides it; before that, only `restore` may be called. Otherwise, model and
+    moments are on `device`, and `give` makes them equal in all processes.
     """
     keep_freed_memory()
     torch.manual_seed(recipe.training.seed)
@@ -244,7 +244,7 @@ def model_and_optimizer(
 
 
 class _Root(nn.Module):
-    """Calls functions on the model in `forward`, because FSDP gathers weights only in `forward`."""
+    """Calls functions of the model in its `forward`: FSDP gathers no weights for other methods."""
 
     def __init__(self, model: nn.Module):
         super().__init__()

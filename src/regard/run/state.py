@@ -76,7 +76,7 @@ class TrainingState:
     def restored(cls, saved: dict[str, Any]) -> TrainingState:
         """Make a state from a dict that `saved` returned; raises TypeError for an unknown field.
 
-        Earlier versions called `parts` "cuts", and had a field "starting", which is not used now.
+        The field "starting", which earlier versions saved, is ignored.
         """
         fields = {"parts" if name == "cuts" else name: value for name, value in saved.items()}
         fields.pop("starting", None)

@@ -113,7 +113,10 @@ async def _fail(_: Request, error: Any) -> Response:
 
 
 async def _refuse_fields(_: Request, error: Any) -> Response:
-    """Answer 400 with the name of the field and the problem, but without the value of the field."""
+    """Answer 400 with the problem and the field's name, but without the field's value.
+
+    For invalid JSON, the answer has the number of the character in place of the field's name.
+    """
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:2]) or "body"
     problem = f"Invalid request: {field[:50]}: {first['msg']}"

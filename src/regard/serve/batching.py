@@ -38,9 +38,10 @@ class Batcher(Generic[_Item, _Result]):
     Only this thread calls `translate`. If no sentence comes for `idle` seconds after a batch, the
     thread calls `rest` once. `measure` returns the number of tokens of each sentence. The queue
     refuses sentences while it has `most` sentences or more. For this limit, the sentences of one
-    request count as at most half of `most`, so that a single long request does not keep out other
-    requests. Requests take turns: each batch begins with the first waiting sentence of the next
-    request. A batch has at most `budget` tokens, padding included, unless it is a single sentence.
+    request count as at most half of `most`, rounded up, so that a single long request does not keep
+    out other requests. Requests take turns: each batch begins with the first waiting sentence of
+    the next request. A batch has at most `budget` tokens, padding included, unless it is a single
+    sentence.
     The thread waits at most `wait` seconds for a batch to fill. If the future of a waiting sentence
     is cancelled, the sentence is not translated.
     """
@@ -171,14 +172,15 @@ class Batcher(Generic[_Item, _Result]):
     def _choose(self) -> list[_Waiting[_Item, _Result]]:
         """Take a batch out: the first sentence of the next request, and others of similar length.
 
-        The sentences whose lengths are closest to that of the first one are taken, as long as the
-        batch stays within `budget` tokens. Of equally close sentences, those of the first one's
-        request are taken before others. Each request has its turn, so no sentence waits for ever.
+        After the first sentence, the sentences whose lengths are closest to its length are taken,
+        as long as the batch stays within `budget` tokens. If lengths are equally close, sentences
+        of the same request as the first sentence come before others. Each request has its turn, so
+        no sentence waits for ever. If no sentence waits, the batch is empty.
         """
         if not self._queue:
             return []
         turn = next(iter(self._queue))
-        self._queue[turn] = self._queue.pop(turn)  # the last in the order of turns
+        self._queue[turn] = self._queue.pop(turn)  # this request now has the last turn
         first = next(iter(self._queue[turn].values()))
         waiting = sorted(
             self._all(), key=lambda one: (abs(one[2].tokens - first.tokens), one[0] != turn)

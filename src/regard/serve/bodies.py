@@ -25,8 +25,9 @@ async def read_fields(request: Request) -> dict[str, Any]:
     """The fields of the body if it is JSON, otherwise the fields of the form and the query string.
 
     If a field occurs twice in a form or a query string, its first value counts. A field of the form
-    replaces a field of the query string. Raises HTTPException 400 for a malformed body, and for a
-    form with a file, with more than MOST_FIELDS fields, or with a charset that is not in CHARSETS.
+    replaces the field of the query string that has the same name. Raises HTTPException 400 for a
+    body that cannot be parsed, for JSON that is not an object, and for a form with a file, with
+    more than MOST_FIELDS fields, or with a charset that is not in CHARSETS.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):

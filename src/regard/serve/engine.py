@@ -17,9 +17,9 @@ from regard.translation import PartialListener, Translator
 from regard.view.look import Look, seen
 
 MOST_CELLS = 4_000_000
-"""Neither the attention weights nor the word alignment of a sentence is returned if all heads of
-all layers together have more weights than this, counted between sub-words. This many weights take
-16 MB."""
+"""The most attention weights, between sub-words, that all heads of all layers may have for a
+sentence. If there are more, the attention weights and the word alignment are left out. This many
+weights take 16 MB in fp32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,8 @@ class SentenceRequest:
     wants more, or fewer if the search finds fewer."""
     on_partial: PartialListener | None = None
     """A function that is called, in any thread, with the unfinished translation. There is no
-    call for a sentence that is split, or if CTranslate2 or ONNX Runtime computes the model."""
+    call if the sentence is split because it is too long for the model, or if CTranslate2 or ONNX
+    Runtime computes the model."""
     align: bool = False
     """Whether to return the word alignment."""
     attend: bool = False
@@ -71,8 +72,9 @@ class Engine:
     """A translator with a queue of sentences.
 
     The queue refuses sentences while it has `most_waiting` or more, as `Batcher` counts them. With
-    `retry`, there is a second search for each sentence whose translation looks wrong, unless the
-    sentence was split, because it was too long for the model. Engines that share the lock `turn`
+    `retry`, there is a second search for each sentence whose translation looks wrong, or which has
+    many capitals that do not suit the vocabulary (`mended`). A sentence that was split, because it
+    was too long for the model, is not searched for again. Engines that share the lock `turn`
     translate one after another, so that each can use all cores.
     """
 
@@ -111,8 +113,8 @@ class Engine:
     def attends(self) -> bool:
         """Whether the model shows attention: whether there are attention weights to return.
 
-        A model of the family "dilated" has none. A model that another program computes, such as
-        CTranslate2, does not return its attention weights.
+        A model of the family "dilated" has none. A program that computes a model in place of
+        regard, such as CTranslate2, does not return attention weights.
         """
         return bool(self._translator.model.members and self._translator.network.attentions())
 

@@ -41,7 +41,7 @@ exception is answered with status 500. This includes exceptions that do not inhe
 
 
 class Disconnected(Exception):
-    """The client has closed the connection."""
+    """The client has closed the connection, or has taken no data for too long (`v1.STALLED`)."""
 
 
 class Guard:

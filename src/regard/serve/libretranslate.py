@@ -1,6 +1,7 @@
-"""LibreTranslate's interface, so that its clients work unchanged.
+"""The main routes of LibreTranslate's interface, so that clients of LibreTranslate work unchanged.
 
-Paths, fields, answers and error messages are as described at https://libretranslate.com/docs.
+Their paths, fields and answers are described at https://libretranslate.com/docs. Routes that
+translate files or take suggestions are missing.
 """
 
 from typing import Annotated, Any, Literal
@@ -249,9 +250,9 @@ def _texts(fields: dict[str, Any]) -> tuple[list[str], bool]:
 
 
 def _count(value: Any) -> int:
-    """`value` as a whole number, clipped to 0 ... 1000; 0 for None or an empty text.
+    """`int(value)`, clipped to 0 ... 1000; 0 for None or an empty value.
 
-    Raises HTTPException if `value` is not a number.
+    Raises HTTPException if `int` refuses the value, for example the text "2.5".
     """
     try:
         return max(0, min(int(value or 0), 1000))

@@ -24,15 +24,15 @@ RETRY_AFTER = (1, 4)
 """If a queue is full, the client is told to try again after a random delay in this range, in
 seconds."""
 READ_INLINE = 2000
-"""The event loop's thread does two kinds of work for at most this many characters; another thread
-does them for more. The first is to split a plain text into sentences; HTML is always split in
-another thread. The second is to count the sub-words of the sentences that one model translates for
-a request; here, the characters of all these sentences are added up."""
+"""The event loop's thread splits a plain text into sentences only if the text has at most this many
+characters. It counts the sub-words of the sentences that one model translates for a request only if
+these sentences have at most this many characters in total. Another thread does this work for more
+characters, and always splits HTML."""
 
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """The settings of a server; a request that exceeds one of the limits is refused."""
+    """The limits of a server, and whether sentences may be searched for again."""
 
     characters: int = 10_000
     """The most characters in all texts of one request."""
@@ -44,9 +44,10 @@ class ServerLimits:
     """A model refuses requests while at least this many sentences are in its queue; the sentences
     of one request count as at most half of this number."""
     a_minute: int = 0
-    """The most requests per minute and key, or per address if there are no keys; 0: no limit."""
+    """The requests that a key, or an address if there are no keys, may make at once, and then per
+    minute (`Allowance`); 0 means no limit."""
     retry: bool = True
-    """Whether there is a second search for a translation that looks wrong."""
+    """Whether sentences may be searched for again, for example if a translation looks wrong."""
 
     @property
     def body(self) -> int:

@@ -1,7 +1,7 @@
 """§5.1 Choose the sentence pairs to learn from: a corpus of millions of pairs is never clean.
 
-The rules are in a recipe's data section. A pair is judged first by its text, which is cheap, and
-again after encoding by its number of tokens.
+The rules come from a recipe's data section and from the two constants below. A pair is judged first
+by its characters, which is cheap, and again after encoding, by the number of tokens of each side.
 """
 
 from enum import StrEnum

@@ -12,9 +12,10 @@ def cut_near_middle(line: str) -> tuple[int, int]:
     """The index where the first part of a line ends, and the index where the second part begins.
 
     The line is cut at the end of a clause: the end that is nearest to the middle of the line. A
-    line without an end of a clause is cut at the blank nearest to the middle; a line without blanks
-    is cut in the middle. The blanks at the cut belong to no part. No part is empty if the line has
-    at least two characters and no blanks at its ends.
+    line without an end of a clause is cut at the blanks nearest to the middle; a line without
+    blanks is cut in the middle. The blanks at the cut belong to neither part, but blanks after a
+    full-width mark such as 。 begin the second part. Neither part is empty if the line has at least
+    two characters and no blanks at its ends.
     """
     middle = len(line) // 2
     for boundary in CLAUSE_ENDS, BLANKS:

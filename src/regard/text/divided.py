@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Positions = NDArray[np.int64]
-"""Places in a text: each is the index of a byte, counted from 0 through all words.
+"""Places in a text. A place is the index of a byte, counted from 0 through all words.
 
 `Meetings` also uses this type for pieces and weights.
 """

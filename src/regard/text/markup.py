@@ -34,8 +34,7 @@ ENDED_BY = {
     }.items()
     for name in names.split()
 }
-"""Elements that need no end tag. Each is mapped to the elements whose start tags also end this
-element."""
+"""Elements that need no end tag. Each is mapped to the elements whose start tags also end it."""
 _HUGE = re.compile("&#[0-9]{1000,};?")
 """Decimal character references of 1,000 digits or more. They are replaced before parsing, because
 Python refuses to read numbers of more than 4,300 digits."""

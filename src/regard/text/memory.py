@@ -12,9 +12,10 @@ _MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64
 class WordIds(dict[str, bytes]):
     """A table from words to their ids; a word that is not in the table is encoded.
 
-    A word is encoded with a space before it. A corpus repeats its words, so looking words up
-    is five times faster than encoding lines. Ids are stored as bytes, four for each id (uint32).
-    Bytes are small, fast to join and not tracked by the garbage collector.
+    A word is a part of a line between spaces; it is encoded with a space before it. A corpus
+    repeats its words, so looking words up is five times faster than encoding lines. Ids are stored
+    as bytes, four for each id (uint32). Bytes are small, fast to join and not tracked by the
+    garbage collector.
     """
 
     def __init__(self, library: tokenizers.Tokenizer):
@@ -28,8 +29,8 @@ class WordIds(dict[str, bytes]):
             ids = self._encoded(word)
         if len(word) <= _MEMO_CHARACTERS:
             if len(self) >= _MEMO_WORDS:
-                # The full table becomes the older one, and a new one begins. If a word of the older
-                # table occurs again, its ids are copied.
+                # The full table becomes the table of older words, and this one begins again. If an
+                # older word occurs again, its ids are copied into the table of recent words.
                 self._older = dict(self)
                 self.clear()
             self[word] = ids

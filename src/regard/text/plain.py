@@ -1,4 +1,4 @@
-"""Source text for a vocabulary that lacks some of its characters, such as the no-break space.
+"""Replace characters of source text that the vocabulary lacks, such as the no-break space.
 
 A character that no piece has is spelled byte by byte, and the model has hardly met it in training.
 Much text from web pages and from word processors has such characters where people see a blank, a
@@ -32,7 +32,8 @@ before each `!` counts as known."""
 def texts_of_pieces(tokenizer: Tokenizer, ids: Iterable[int]) -> list[str]:
     """The text of each learned piece among `ids`, without incomplete characters.
 
-    Special tokens and single bytes are left out.
+    Special tokens and the 256 pieces after them, which are single bytes, are left out. The
+    256 further single bytes of word pieces, and the symbols of trees, are not left out.
     """
     learned = [[i] for i in ids if i >= len(SPECIAL) + len(BYTE_ALPHABET)]
     return [piece.replace("\ufffd", "") for piece in tokenizer.decode(learned)]
@@ -41,9 +42,10 @@ def texts_of_pieces(tokenizer: Tokenizer, ids: Iterable[int]) -> list[str]:
 def plainer(tokenizer: AnyTokenizer, characters: str | None = None) -> Callable[[str], str]:
     """A function that rewrites a source line for the tokenizer's vocabulary.
 
-    `characters` are the characters beyond ASCII of the source sentences in training; None means
-    that they are not known. A character is replaced if no piece has it, or if it is not a letter
-    and not in `characters`. A letter and its separate accents become one character (NFC), a blank
+    `characters` are the non-ASCII characters of the source sentences in training; None means that
+    they are not known. ASCII characters stay. Any other character is replaced if no piece has it
+    (for blanks, see FREQUENT), or if `characters` is given and the character is neither a letter
+    nor in `characters`. A letter and its combining accents become one character (NFC), a blank
     becomes a space, and other punctuation and compatibility characters become plain ones (NFKC). A
     letter with accents becomes the letter alone. A symbol such as an emoji becomes a space, and an
     invisible character is left out. A character for which there is no replacement stays.
@@ -94,12 +96,12 @@ class _Plainer(dict[int, str]):
         kind = unicodedata.category(char)
         if kind in ("Zs", "Zl", "Zp"):  # blanks
             return " "
-        if kind in ("Cf", "Mn", "Me"):  # a soft hyphen or a separate accent, for example
+        if kind in ("Cf", "Mn", "Me"):  # a soft hyphen or a combining accent, for example
             return ""
         parts = char if char in _ASCII else unicodedata.normalize("NFKC", char)
         plain = "".join(_ASCII.get(c, c) for c in parts)
         if kind == "No" and "/" in plain:
-            plain = " " + plain  # 1½ is 1 1/2
+            plain = " " + plain  # so that 1½ becomes 1 1/2
         bare = "".join(c for c in unicodedata.normalize("NFKD", char) if not combining(c))
         for form in (plain, bare):
             if form and self._known.issuperset(form):

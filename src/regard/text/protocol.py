@@ -15,7 +15,10 @@ SideName = Literal["source", "target"]
 
 
 class AnyTokenizer(Protocol):
-    """Encodes source and target text as ids, and decodes the ids of both sides."""
+    """Encodes source and target text as ids, and decodes the ids of both sides.
+
+    Encoding and decoding raise ModelError if the library of a foreign tokenizer fails.
+    """
 
     @property
     def size(self) -> int:

@@ -75,9 +75,9 @@ def meet_without_blank(left: str, right: str, tail: int = 1) -> bool:
     """Whether no blank is written between `left` and `right`, as in Chinese and Japanese.
 
     It is enough that one of the last `tail` characters of `left`, or the first one of `right`, is
-    Chinese or Japanese. Between two quotations, curly marks at the end of `left` do not count if
-    one of 。！？ precedes them. Korean text may have such characters, too, but is written with
-    blanks.
+    Chinese or Japanese. Between two quotations, curly closing quotation marks at the end of
+    `left` do not count if one of 。！？ precedes them. Korean text may have such characters, too,
+    but is written with blanks.
     """
     if right.startswith(("‘", "“")) and left.rstrip("’”").endswith(("。", "！", "？")):
         left = left.rstrip("’”")

@@ -245,7 +245,7 @@ class _Pairs:
         self._total -= weight
 
     def score(self, pairs: NDArray[np.int64]) -> None:
-        """Compute and store the gains of these pairs; -inf for less than LEAST occurrences."""
+        """Compute and store the pairs' gains; -inf for pairs that occur fewer than LEAST times."""
         n, left, right = self._occur[pairs], self.left[pairs], self.right[pairs]
         into = self._into[pairs]
         joined = np.where(into < 0, 0, self.counts[into])

@@ -8,8 +8,8 @@ from tokenizers import pre_tokenizers
 from regard.errors import DataError
 
 MOST_WORDS = 2_000_000
-"""The most distinct words that are counted at the same time. If there are more, the MOST_WORDS / 2
-most frequent words are kept. Among equally frequent words, those that came first are kept."""
+"""At most this many distinct words are counted at the same time. If there are more, the
+MOST_WORDS / 2 most frequent ones are kept. Among equally frequent words, the first are kept."""
 
 
 def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:

@@ -1,6 +1,7 @@
 r"""Escape the characters of a label that have a special meaning in a written tree: ( as `\28;`.
 
-No label of the treebanks needs this; it makes `linearise` reversible for any label.
+No label of the usual treebanks has such characters. With the escapes, `linearise` is reversible for
+any label.
 """
 
 import re

@@ -10,9 +10,9 @@ shows. (Their code writes NP and /NP. Here, tokens have brackets, so that no lab
 for a tag.) The outer bracket, around the whole tree, is dropped beforehand, by `strip.stripped`.
 
 A token that begins with ( opens a phrase, a token that begins with ) closes a phrase, and any other
-token is a leaf. No token is empty or holds blanks: in a label or tag, brackets, backslashes and
-blanks are written as hexadecimal code points, `\28;`, and an empty tag is written `\;`. No treebank
-has such labels or tags.
+token is a leaf. No token is empty or holds blanks: in a label or tag, round brackets, backslashes
+and blanks are written as hexadecimal code points, `\28;`, and an empty tag is written `\;`. The
+usual treebanks have no such labels or tags.
 """
 
 from collections.abc import Sequence

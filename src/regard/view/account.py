@@ -53,7 +53,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Account:
-    """The steps of the search for one sentence, and its result."""
+    """The steps of the search for one sentence, why the search ended, and why its result won."""
 
     steps: tuple[tuple[Candidate, ...], ...]
     """The candidates of each step, best first."""
@@ -129,7 +129,8 @@ class SearchRecorder:
     def _final(self) -> list[_Path]:
         """The hypotheses from which the search chose its result, the best first.
 
-        They are the finished ones, else the live ones, of the last step with such hypotheses.
+        They are from the last step that has finished or live hypotheses: the finished ones or, if
+        there are none, the live ones. If no step has any, the result is one empty hypothesis.
         """
         pools = (finished or live for _, live, finished in reversed(self._steps))
         return next(filter(None, pools), [_Path((), 0.0, 0.0)])

@@ -32,7 +32,8 @@ def sharpest(
     """The `count` heads of a layer that have the lowest entropy, the lowest first.
 
     The entropy of a head is computed from its weights for the query at position `word`. If `word`
-    is None, the mean entropy over all queries is used. Layers, heads and positions count from 0.
+    is None, the mean entropy over all queries is used. Layers, heads and positions are numbered
+    from 0.
     """
     weights = look.weights[kind][layer : layer + 1]
     rows = weights if word is None else weights[:, :, word : word + 1]

@@ -17,9 +17,10 @@ TALLEST = 10
 
 
 def heat(look: Look, kind: AttentionKind, layer: int, heads: Sequence[int]) -> str:
-    """The heat map of the mean weights of some heads, as text; layer and heads count from 0.
+    """The heat map of the mean weights of some heads of a layer, as text.
 
-    Each row ends with the key that has the largest weight, and with this weight in per cent.
+    Each row ends with the key that has the largest weight, and with this weight in per cent. Layers
+    and heads are numbered from 0.
     """
     weights = look.weights[kind][layer, list(heads)].mean(0)
     queries, keys = look.queries(kind), look.keys(kind)

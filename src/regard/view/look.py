@@ -32,7 +32,10 @@ ATTENTION_NAMES: dict[AttentionKind, str] = {
 
 
 def heading(kind: AttentionKind, layer: int, heads: Sequence[int]) -> str:
-    """A heading: attention, layer, heads. `layer` and `heads` count from 0, the heading from 1."""
+    """A heading that names the kind of attention, the layer and the heads.
+
+    `layer` and `heads` are numbered from 0; the heading numbers them from 1.
+    """
     numbers = ", ".join(str(head + 1) for head in heads)
     return f"{ATTENTION_NAMES[kind]}, layer {layer + 1}, head{'s' * (len(heads) > 1)} {numbers}"
 

@@ -57,7 +57,10 @@ def pieces_of_words(pieces: Sequence[str], text: str) -> Words | None:
 
 
 def _letters(text: str) -> str:
-    """The text casefolded, in NFKD, without blanks: tokenizers may change case, form and blanks."""
+    """The text without differences of case, Unicode form and blanks, which tokenizers may change.
+
+    The text is casefolded and in the form NFKD, and has no blanks.
+    """
     return "".join(unicodedata.normalize("NFKD", text).casefold().split())
 
 

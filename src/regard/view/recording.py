@@ -31,13 +31,13 @@ Weights are [rows, heads, queries, keys]; the rows are those of the batch. Layer
 
 @contextmanager
 def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
-    """A context in which attention is computed by its definition, and its weights are stored.
+    """A context that yields a `Recording`, in which the model's attention weights are stored.
 
         with record_attention(model) as recording:
             model(source, target)
         recording["cross"][0]  # of the decoder's first layer
 
-    The model's weights may be in a layout for inference, as in `regard.arithmetic.layouts`.
+    The model's parameters may be in a layout for inference, as in `regard.arithmetic.layouts`.
     """
     attentions = model.attentions()
     recording: Recording = {kind: {} for kind in attentions}
@@ -60,7 +60,7 @@ def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
 
 
 class _Recorder:
-    """An `Arithmetic` that computes attention by its definition, and stores the attention weights.
+    """An `Arithmetic` that stores attention weights, and computes equation (1) by its definition.
 
     The recorder replaces `by`, the `Arithmetic` of one layer's attention. Everything else is still
     computed by `by`.

@@ -12,7 +12,7 @@ from regard.machine.devices import is_out_of_memory
 _log = logging.getLogger("regard.kernels")
 LAUNCHING = threading.Lock()
 """A thread holds this lock while it launches a `Kernel`, which Triton may compile first. In
-inference, a thread also holds it while it uses `sdpa_kernel`, a setting that all threads share."""
+inference, a thread also holds the lock while it uses `sdpa_kernel`, which affects all threads."""
 
 
 class Kernel:

@@ -30,8 +30,9 @@ def summary_kernel(
     return maxima, totals
 
 
-# All sizes are constants. Variables would not always avoid compiling again: Triton also compiles a
-# kernel again if a variable was a multiple of 16 and no longer is, or the other way round.
+# All sizes are constants, so Triton compiles the kernel again for each vocabulary. Variables would
+# not save all of these compilations: Triton also compiles a kernel again if a variable was a
+# multiple of 16 and no longer is, or the other way round.
 @triton.jit  # type: ignore[untyped-decorator]
 def _summarize(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     logits,

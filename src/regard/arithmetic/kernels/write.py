@@ -41,7 +41,10 @@ def _write(  # type: ignore[no-untyped-def]  # Triton knows no Python types
     heads: tl.constexpr, count: tl.constexpr, width: tl.constexpr,
     of_sentence: tl.constexpr, of_head: tl.constexpr, of_new: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
-    """A program writes a key or value of all heads; `of_...` are the strides of `new`."""
+    """One program writes the keys, or the values, of one token in all heads.
+
+    `of_sentence`, `of_head` and `of_new` are the strides of `new`.
+    """
     sentence, which = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = tl.arange(0, size)
     head, within = at // width, at % width

@@ -7,7 +7,8 @@ from pathlib import Path
 def loops_folder() -> Path:
     """The folder for the loops of all versions: NUMBA_CACHE_DIR, or `regard` in the user's cache.
 
-    Raises RuntimeError if the folder would be in the home, and the user has none.
+    Raises RuntimeError if neither NUMBA_CACHE_DIR nor XDG_CACHE_HOME is set and the user has no
+    home.
     """
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     return Path(

@@ -3,7 +3,7 @@
 The VNNI instruction updates a vector of sums in int32: to each sum, it adds four products of an
 unsigned and a signed 8-bit integer. Processors with AVX2 but without VNNI need three instructions
 for this. Numba lacks these instructions, so this module defines a type for a vector of sums, and
-functions that loops call to use the instructions. On processors without AVX2 and VNNI,
+functions that loops call to use the instructions. On processors with neither AVX2 nor VNNI,
 `loops.products` multiplies 8-bit weights in fp32.
 """
 

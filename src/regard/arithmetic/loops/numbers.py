@@ -169,7 +169,10 @@ def _write(row: Any, place: int, number: Any) -> Any:
 
 @within_in_order
 def divide(x: float, y: float) -> f32:
-    """x / y, rounded once; a division in a loop may become a product with the rounded 1 / y."""
+    """x / y, rounded once.
+
+    In other compiled functions, the compiler may replace x / y by x times the rounded 1 / y.
+    """
     return f32(x) / f32(y)
 
 

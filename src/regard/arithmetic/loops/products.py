@@ -1,7 +1,7 @@
 """The product of rows and a matrix of weights in fp32, in bf16 or in 8-bit integers.
 
-An output of a row is the sum of its products in the order of the inputs, whichever rows are beside
-it, so a row has the same result in any batch.
+A row has the same result in any batch: sums of integers are exact, and other products are added in
+the order of the inputs, which does not depend on the other rows.
 """
 
 from typing import Any
@@ -26,8 +26,8 @@ _ROWS = 4
 def in_blocks(weight: NDArray[Any]) -> NDArray[Any]:
     """Arrange a matrix, [inputs, outputs], for `apply_layer`.
 
-    Outputs are padded with zeros to whole blocks. Blocks follow one another; each has the weights
-    of its first input, then those of the next one.
+    Outputs are padded with zeros to whole blocks of `_BLOCK` outputs. Blocks follow one another.
+    Each block has the weights of the first input, then those of the second input, and so on.
     """
     inputs, outputs = weight.shape
     whole = outputs // _BLOCK * _BLOCK

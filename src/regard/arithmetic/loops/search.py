@@ -62,8 +62,8 @@ def rank_continuations(
     log-probabilities), each [sentences, places], the most likely first. A place holds one
     continuation. Equally likely continuations are in the order of `parents`, then of `tokens`.
     Tokens in `never` are left out. If a sentence has fewer continuations than places, `best` is
-    -inf in the other places. Hypotheses with the log-probability -inf are skipped. If a logit of
-    another hypothesis is NaN or +inf, `best` is NaN in all places of this hypothesis's sentence.
+    -inf in the other places. Hypotheses with the log-probability -inf are skipped. If a hypothesis
+    that is not skipped has a logit of NaN or +inf, `best` is NaN in all places of its sentence.
     """
     sentences, beams = live.shape
     columns = logits.shape[1]

@@ -136,7 +136,10 @@ def _end(live: Any, going: Numbers) -> bool:
 
 
 def make_steps(weights: str) -> Any:
-    """The loop that makes several steps, for weights of this type; the first call compiles it."""
+    """The loop that makes several steps, for weights of the type `weights`, such as "int8".
+
+    The first call for a type loads the loop, or compiles it if this machine has never done so.
+    """
     decode_layers(weights), project(weights)  # the loop calls these, so they are compiled first
     return _make_steps(weights)
 

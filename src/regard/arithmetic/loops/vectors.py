@@ -17,7 +17,8 @@ from numba.core.registry import cpu_target
 from numba.extending import models, register_model
 
 FEATURES = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
-"""The features that Numba knows, each after a "+" if the processor has it, else after a "-"."""
+"""The names of all processor features that Numba knows, each after a "+" if this processor has the
+feature, else after a "-"."""
 LANES = 16 if "+avx512f" in FEATURES else 8
 _FUSES = "+fma" in FEATURES or platform.machine().lower() in ("aarch64", "arm64")
 """Whether the processor multiplies and adds by one instruction, with one rounding."""

@@ -72,7 +72,7 @@ class LengthSummary:
 
     @property
     def valid(self) -> int:
-        """Sentences that are neither errors nor skipped."""
+        """The number of sentences that are neither errors nor skipped."""
         return self.sentences - self.error - self.skip
 
     @property

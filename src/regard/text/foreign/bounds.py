@@ -62,7 +62,8 @@ def _expression(rule: dict[str, Any]) -> str | None:
 def _growth(rule: dict[str, Any]) -> int:
     """About how many times longer a rule can make a text, by the texts that the rule writes.
 
-    Rules without such a text count as 1; Unicode normalization lengthens few characters much.
+    A rule that writes no such text counts as 1. So does Unicode normalization, because it makes
+    only few characters much longer.
     """
     growth = 1
     # A rule writes `text` in place of a string of `least` characters. If the rule does not name the

@@ -55,10 +55,11 @@ class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
     ) -> Self:
         """Read one tokenizer.json for both sides, or one for each side.
 
-        `specials` and `size` describe the target; `source_specials` and `source_size` describe the
-        source, if there are two files. By default, special symbols are looked up by the names
-        <pad>, <s> and </s>, and the size follows from the largest id. Raises ModelError if a file
-        is missing or damaged, might make the library run for ever, or does not fit the sizes.
+        `specials` and `size` describe the target; if there is one file, they describe both sides.
+        `source_specials` and `source_size` describe the source, if there are two files. By default,
+        special symbols are looked up by the names <pad>, <s> and </s>, and the size follows from
+        the largest id. Raises ModelError if a file is missing or damaged, has no </s>, might make
+        the library run for ever or fill the memory, or does not fit the sizes.
         """
         files = {"library.json": read_original(source)}
         if target is not None:

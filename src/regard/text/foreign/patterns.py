@@ -7,8 +7,8 @@ conditions hold. First, in each alternative at most one part repeats without an 
 that part is a single character or class. Second, the expression has at most MOST_WAYS choices,
 which are ways to match at one position. An optional character, for example, has two choices, and a
 part that repeats without an upper bound counts as one choice. The choices of successive parts are
-multiplied, and those of alternatives are added. Matching then takes at most about
-MOST_WAYS x length² steps.
+multiplied, and those of alternatives are added. Matching a text of n characters then takes at most
+about MOST_WAYS x n² steps.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ MOST_WAYS = 64
 """An expression is refused if it has more choices than this, for example more alternatives."""
 KNOWN = frozenset(
     [
-        # Expressions of GPT-4 (cl100k) and Llama 3, then of Qwen 2, of GPT-4o (o200k), of DeepSeek.
+        # Of GPT-4 (cl100k) and Llama 3, which share one; Qwen 2; GPT-4o (o200k); DeepSeek-V3.
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
