@@ -144,10 +144,10 @@ def train(
         source ... mix, tokenizer, recipe, changes   as for `prepare`
         data              a directory that `prepare` made, in place of files
         task              "translate" or "parse"; by default, the files, data or model decide
-        minutes           the minutes that the run may take; 0 means no limit. For a new translator
-                          without `recipe` and `start_from`, a recipe is chosen that suits this
-                          time, or an hour if `minutes` is 0. The default is 60 for such a
-                          translator that learns from files; else, the run's recipe sets the limit
+        minutes           the minutes that the run may take; 0 means no limit. If a new translator
+                          has no `recipe` and no `start_from`, a recipe is chosen that suits this
+                          time (for 0, one hour). If such a translator learns from files, the
+                          default is 60; otherwise, the run's recipe sets the limit by default
         start_from        a model directory; training begins with the weights of its model
         accept_changes    continue although the recipe or the data has changed
         micro_batches     the number of parts that a batch is divided into: a larger number needs
@@ -157,22 +157,22 @@ def train(
                           `machine.processes.together()` yields; by default, only this process
         shard             divide the weights and the optimizer's moments among the processes
         progress          called with a dict for each event, whose name is under the key "event".
-                          "prepare", while text is counted or data is prepared, has the fields of
-                          `data.aligned.Progress`; "chosen" has those of `budget.choice.Choice`,
-                          with the recipe as TOML. Later dicts are the records of
-                          out/journal.jsonl, such as "start", "step" (with loss and rate),
+                          "prepare" comes while text is counted or data is prepared; its fields
+                          are those of `data.aligned.Progress`. "chosen" has the fields of
+                          `budget.choice.Choice`, with the recipe as TOML. Later dicts are records
+                          of out/journal.jsonl, such as "start", "step" (with loss and rate),
                           "validation" (with perplexity, accuracy and bleu or f1), "save", "finish"
         warn              called with each warning, a sentence
 
     During training in the main thread, a checkpoint is saved after Ctrl-C, SIGTERM or SIGHUP;
     Ctrl-C then raises KeyboardInterrupt, and the other signals raise SystemExit. After the last
-    step, while the model is averaged and tuned, a signal raises the same exception. A second signal
-    other than SIGHUP stops training at once, without a checkpoint, unless several processes train.
+    step, while the model is averaged and tuned, a signal raises the same exception. If only one
+    process trains, a second signal other than SIGHUP stops it at once, without a checkpoint.
 
-    Raises RecipeError, DataError or ModelError for a recipe, data or a model that cannot be used,
-    TrainingError if training cannot begin or continue, MissingExtra if an optional dependency is
-    not installed, RegardError if arguments are missing, invalid or exclude each other, if `out`
-    cannot hold this run, or if a worker process was killed, and TypeError if `mix`,
+    Raises RecipeError, DataError or ModelError for a recipe, data or a model that cannot be used;
+    TrainingError if training cannot begin or continue; MissingExtra if an optional dependency is
+    not installed; RegardError if arguments are missing, invalid or exclude each other, if `out`
+    cannot hold this run, or if a worker process was killed; and TypeError if `mix`,
     `micro_batches` or `changes` has a wrong type.
 
     >>> run = regard.train(source="a.en", target="a.de", out="runs/a")  # doctest: +SKIP
@@ -215,7 +215,7 @@ def train(
 
 
 def _refuse_unfit(start: "Start") -> None:
-    """Raise RegardError for two time limits, or an `out` that only --seeds or --diversify began."""
+    """Raise RegardError for two time limits, or if only --seeds or --diversify began `out`."""
     from regard.diversified import refuse_diversified
     from regard.members import alone
     from regard.start import refuse_two_limits
@@ -314,7 +314,7 @@ def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
 def _assignments(changes: Changes | None) -> list[str]:
     """Texts "section.key=value" for `Recipe.set`, with the values as JSON; [] if `changes` is None.
 
-    Raises TypeError if `changes` is neither a mapping nor None, or as `_json` does for a value.
+    Raises TypeError if `changes` is neither a mapping nor None, or if `_json` refuses a value.
     """
     if not isinstance(changes, Mapping | None):
         raise TypeError(f'changes is a dict such as {{"training.steps": 100}}, not {changes!r:.80}')

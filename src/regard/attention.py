@@ -24,7 +24,7 @@ def attention(
 ) -> tuple[Float[Tensor, "rows heads queries d_v"], Float[Tensor, "rows heads queries keys"]]:
     """Equation (1): softmax(Q K^T / sqrt(d_k)) V, with dropout on the attention weights.
 
-    The second result is the weights before dropout. For a query without allowed keys, both are 0.
+    The second result is the weights before dropout. Both results are 0 where no key is allowed.
     """
     scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
     weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)

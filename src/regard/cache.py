@@ -16,7 +16,7 @@ from torch import Tensor
 class Cache:
     """Keys and values of some sentences, which decoding attends to at each step.
 
-    The tensors have room for a multiple of `multiple` slots. Slots that no token uses yet hold
+    The tensors have a multiple of `multiple` slots, used or not. Slots that no token uses yet hold
     finite numbers, because an infinite number would give NaN, even if it is masked.
     """
 
@@ -38,12 +38,12 @@ class Cache:
         values: Float[Tensor, "sentences heads new d_v"],
         places: Int[Tensor, "sentences new"] | None,
     ) -> None:
-        """Add a slot for each new token, unless `with_room` made this cache; write keys and values.
+        """Add a slot for each new token, and write the token's keys and values.
 
         `places` holds the indices of the slots to write to, for each sentence. None means the added
         slots, into which writing is faster. If the tensors are too small, they are replaced by
-        larger tensors. A cache that `with_room` made already has slots for all steps, and needs
-        `places`.
+        larger tensors. If `with_room` made this cache, it has the slots of all steps already: no
+        slot is added, and `places` must be given.
         """
         if not self._roomy:
             self.slots += keys.shape[2]

@@ -27,8 +27,8 @@ class Flop(NamedTuple):
     """Operations of products with weights: projections, feed-forward networks and logits."""
     attention: int
     """Operations of the products Q K^T and softmax(Q K^T / sqrt(d_k)) V or, if the model is not a
-    Transformer, of its attention. Later positions of a sentence, which the decoder's mask excludes,
-    count, because their scores are computed, too."""
+    Transformer, of its attention. The decoder's mask excludes the scores of later positions, but
+    they count, too, because they are computed."""
 
 
 def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths) -> Flop:

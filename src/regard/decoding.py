@@ -48,12 +48,12 @@ loops of `arithmetic.one_core`, which load in 0.25 s. These loops are used only 
 they round differently from PyTorch, so the last bits of a sentence's results depend on the length
 of the whole text."""
 FEW_FROM = 4096
-"""In bf16 and int8, if `exact` is False, the compiled loops of `arithmetic.few_rows.FewRows` decode
-batches of few rows: in a text of at least LOOPS_FROM source tokens, and in every text after this
-many source tokens have been decoded. These loops load in 0.3 to 1 s; the first time on a machine,
-they compile in 15 to 45 s. A server uses the loops from the start. In fp32, the loops decode every
-text, if they can be used, so that a sentence has the same result whatever the length of the text.
-"""
+"""The compiled loops of `arithmetic.few_rows.FewRows` decode batches of few rows. In bf16 and int8,
+they do so only if `exact` is False, and only from the first text of at least LOOPS_FROM source
+tokens on, or after this many source tokens have been decoded; a server uses them from the start. In
+fp32, they decode every text, if they can be used, so that a sentence has the same result whatever
+the length of the text. The loops load in 0.3 to 1 s; the first time on a machine, they compile in
+15 to 45 s."""
 FEW_TOKENS = 512
 """A batch for `FewRows` has at most this many source tokens; fewer if the beam is above 4. A longer
 sentence is a batch of its own."""
@@ -243,8 +243,8 @@ class Decoding:
         """Whether one core decodes each batch, so that no sum is divided among threads.
 
         `few` has the `FewRows` that decode the batches; it is empty if the models' modules decode
-        them. In fp32, a fixed order of sums matters also for `FewRows`: around its loops, a search
-        may make sums by PyTorch (an `Ensemble` and `WellFormed` do).
+        them. In fp32, one core decodes each batch of `FewRows`, too: outside the compiled loops, an
+        `Ensemble` and `WellFormed` make sums by PyTorch, which could be divided among threads.
         """
         return self._by_cores and (self.one_by_one or bool(few and self._all_by_few_rows))
 

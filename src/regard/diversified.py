@@ -80,10 +80,10 @@ def diversified(start: Start, translate: Translate) -> Iterator[Start]:
     LEAST_OF_TIME of the whole time. If the first two runs are trained already, only the start of
     the run in OUT is yielded.
 
-    Raises RegardError if the text is missing, for options that do not fit --diversify, for files or
-    a tokenizer other than those that the runs were begun with, if another process is at work in
-    OUT, if OUT was begun without --diversify or with --seeds, if OUT cannot be written, and if
-    OUT/text has files before the first run begins. Also raises the errors of `translate`.
+    Raises RegardError if the text is missing; if an option does not fit --diversify; if the runs
+    were begun with other files or another tokenizer; if another process is at work in OUT; if OUT
+    was begun without --diversify or with --seeds; if OUT cannot be written; or if OUT/text has
+    files before the first run begins. Also raises the errors of `translate`.
     """
     _refuse_unfit(start)
     start = replace(start, assignments=("data.share=1", *start.assignments))
@@ -116,7 +116,7 @@ def _three(start: Start, its: _Places, own: Recipe | None, translate: Translate)
         share = first.training.minutes
         whole = start.limit or (0.0 if own else share / SHARE_OF_EACH)
     if not its.trained.exists():
-        # The vocabulary is for the run in OUT, too; with more time, its model may be larger.
+        # The run in OUT uses this vocabulary, too, and has more time, so its model may be larger.
         yield replace(start, out=its.forward, minutes=share or None, whole_vocabulary=True)
         start.files.refuse_other_than(its.forward / "data", start.out)  # files may have changed
         _keep_text(start.files, its)
@@ -210,7 +210,7 @@ def _keep_text(files: TrainingFiles, its: _Places) -> None:
 
 
 def _leave_out_validated(its: _Places) -> None:
-    """Empty the line of each translation that, together with its original, is a validation pair.
+    """Empty a translation's line if the translation and its original are a validation pair.
 
     Later, the preparation of data leaves out pairs in which one line is empty.
     """

@@ -34,7 +34,7 @@ class Ranking(NamedTuple):
     """The most likely continuations of each sentence's hypotheses, the most likely first."""
 
     parents: Int[Tensor, "sentences count"]
-    """Which hypothesis each continuation extends: its index among the sentence's hypotheses."""
+    """The hypothesis that each continuation extends, as an index among those of the sentence."""
     tokens: Int[Tensor, "sentences count"]
     """The token that each continuation adds."""
     log_p: Float[Tensor, "sentences count"]
@@ -226,7 +226,7 @@ class Arithmetic(ABC):
         The logits are the product of `states` and the transposed `embedding`. Labels of 0 are
         padding and do not count. Only the smoothed loss has a gradient. If `consistency` is not 0,
         the losses are those of `loss.consistency_loss` with this weight, and `states` holds the
-        states of all tokens in a first pass, then in a second pass.
+        states of two passes over all tokens, one pass after the other.
         """
 
     @abstractmethod

@@ -10,7 +10,8 @@
     │   └── Diverged       training in which the loss or a weight is NaN or infinite
     └── MissingExtra       an optional dependency that is not installed
 
-A message is one sentence: the place (file and line), the problem, the limit, the remedy.
+A message is one sentence. As far as they apply, it tells the place (file and line), the problem,
+the limit that was exceeded, and the remedy.
 """
 
 from collections.abc import Callable
@@ -94,8 +95,8 @@ class MissingExtra(RegardError):
         self._made_of = feature, extra
 
     def __reduce__(self) -> tuple["type[MissingExtra]", tuple[str, str]]:
-        """Tell pickle how to make the error again: it calls the class with `_made_of`.
+        """Tell pickle how to make the error again: by calling the class with `_made_of`.
 
-        Without this method, an error could not be sent to another process.
+        Without this method, pickle could not send the error to another process.
         """
         return type(self), self._made_of

@@ -5,7 +5,8 @@ for new work. For this reason, a granule has several steps on a GPU. On a CPU, a
 step, unless a compiled loop makes several steps (`arithmetic.few_rows`).
 
 Within a granule of several steps, no tensor changes its shape, and the host reads no number from
-the GPU. Therefore the states make room for the tokens of all steps before the granule begins.
+the GPU. Therefore, before the granule begins, the model's states get room for the tokens that all
+its steps will add.
 """
 
 from __future__ import annotations
@@ -67,10 +68,10 @@ class Roomy(Protocol):
     """A state of a model that makes room for the steps of a granule."""
 
     def occupied(self) -> Int[Tensor, ""]:
-        """The largest number of slots that belong to hypotheses of one sentence.
+        """The number of slots in use, for the sentence whose hypotheses use the most slots.
 
-        It is a tensor on the state's device; `with_room` gets it as a number on the host. A slot
-        has room for what the state stores about one token.
+        A slot has room for what the state stores about one token. The number is a tensor on the
+        state's device; later, `with_room` gets it as a number on the host.
         """
 
     def with_room(self, steps: int, occupied: int) -> Self:
@@ -89,7 +90,7 @@ def occupied(state: Any) -> list[Int[Tensor, ""]]:
 def with_room(state: Value, steps: int, known: Iterator[int]) -> Value:
     """This state, with room for `steps` more steps in each `Roomy` state that it contains.
 
-    `known` yields the numbers that `occupied` returned, in the same order.
+    `known` yields, in the same order, the numbers that the function `occupied` returned.
     """
     if isinstance(state, Roomy):
         return cast(Value, state.with_room(steps, next(known)))

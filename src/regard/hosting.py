@@ -1,4 +1,4 @@
-"""Training in a user's own process, whose signal handlers and random states are then restored.
+"""Training in a user's own process: its signal handlers and random states are restored afterwards.
 
 Modules that need PyTorch, which takes over a second to load, are imported only in functions.
 """
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 def settings_kept() -> Iterator[None]:
     """A context in which this process can train; at its end, settings are restored.
 
-    PyTorch's random states, its number of threads, and whether it computes gradients are the same
-    as before. malloc gets its default settings, with which it returns freed memory to the system.
+    PyTorch then has the same random states and number of threads as before, and computes gradients
+    only if it did so before. malloc gets its default settings, by which it returns freed memory to
+    the system.
     """
     import torch
 

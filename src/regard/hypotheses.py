@@ -17,7 +17,7 @@ from regard.equations import Ranking
 from regard.errors import ModelError
 
 Rank = Callable[[Tensor, int], Tensor]
-"""A function with the arguments of `ranking`, which returns the same indices as `ranking`."""
+"""A function that takes the same arguments as `ranking` and returns the same indices."""
 UNWRITTEN = -1
 """The number that stands for a token that is not written yet; it is not the id of any token."""
 
@@ -65,15 +65,15 @@ class Hypotheses(NamedTuple):
     tokens: Int[Tensor, "sentences places length"]
     """Tokens from <s> on; `UNWRITTEN` after the last token of a hypothesis."""
     rows: Int[Tensor, "sentences places"]
-    """The row of the model's state from which each hypothesis was continued."""
+    """For each hypothesis, the row of the model's state that it continues."""
     log_p: Float[Tensor, "sentences places"]
     score: Float[Tensor, "sentences places"]
 
     @staticmethod
     def filled(sentences: int, token: int, log_p: Float[Tensor, " places"]) -> Hypotheses:
-        """For each sentence and each value in `log_p`, a hypothesis that is only `token`.
+        """For each sentence and each value in `log_p`, a hypothesis whose only token is `token`.
 
-        The value is the log p and the score of the hypothesis.
+        The value is both the log p and the score of this hypothesis.
         """
         rows = torch.arange(sentences, device=log_p.device).unsqueeze(1).repeat(1, len(log_p))
         tokens = rows.new_full((*rows.shape, 1), token)
@@ -190,9 +190,9 @@ def choose_best(
         final = final | (max_lengths == length).unsqueeze(1)
         final[:, beam:] = False
     finished = finished.beside(candidates.only(final)).best(beam, rank)
-    # No live hypothesis can ever score above `bound`: log p, which is negative, only falls, and the
-    # longest output divides it by the largest penalty. A search that finishes by "beam" divides by
-    # the penalty of the present length, so its bound is only a guess.
+    # No live hypothesis can ever score above `bound`: log p is negative and only falls, and no
+    # penalty is larger than that of the maximum length. If `finish_by_beam` is True, `bound` uses
+    # the penalty of the present length, and is therefore only a guess.
     longest = length if rules.finish_by_beam else max_lengths
     bound = live.log_p[:, 0] / rules.penalty.index_select(0, longest)
     return Chosen(live, finished, (bound > finished.score[:, -1]) & (length < max_lengths))

@@ -131,9 +131,9 @@ class TrainingFiles:
     ) -> ParallelText:
         """Measure the text by `ParallelText.of`, and scale the result to this share of the text.
 
-        Raises the errors of `ParallelText.of`. The validation files are read, too, so that
-        DataError is raised now and not after long work: if one of them cannot be read, if lines
-        have no counterparts, or if no pair has text on both sides.
+        Raises the errors of `ParallelText.of`. The validation files are read, too. DataError is
+        raised if one of them cannot be read, if lines have no counterparts, or if no pair has text
+        on both sides. So these errors come now, and not after long work.
         """
         valid = AlignedText(self.valid_source, self.valid_target).pairs()
         if self.valid_source and not sum(not is_empty(*pair) for pair in valid):
@@ -291,11 +291,13 @@ def prepare_files(
     """Prepare data in `out` by `recipe` or, if it is None, by `files.suited(tokenizer)`.
 
     `assignments` change the recipe: strings "section.key=value", as for `Recipe.set`. `tokenizer`
-    decides the recipe's section [tokenizer]. Raises RegardError if the files exclude one another,
-    are too few, are in `out`, or do not fit the recipe, or if `workers` are given for trees;
-    RecipeError for an unknown recipe or field, or an invalid value; and the errors of `described`,
-    of `TrainingFiles.suited` and of `TrainingFiles.prepare`. `progress` is called while text is
-    counted or prepared; `remark` is passed to `TrainingFiles.prepare`.
+    decides the recipe's section [tokenizer]. `progress` is called while text is counted or
+    prepared; `remark` is passed to `TrainingFiles.prepare`.
+
+    Raises RegardError if the files exclude one another, are too few, are in `out`, or do not fit
+    the recipe. Raises RegardError, too, if `workers` are given for trees. Raises RecipeError for an
+    unknown recipe or field, or an invalid value. Also raises the errors of `described`, of
+    `TrainingFiles.suited` and of `TrainingFiles.prepare`.
     """
     files.refuse_unfit()
     named = recipe_named(recipe) if isinstance(recipe, str) else recipe

@@ -19,8 +19,9 @@ def smoothed_loss(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """The cross-entropy with the smoothed target, and the plain -log p(label), in nats.
 
-    Both are summed over tokens; labels of 0 are padding and do not count. This function is the
-    definition; `arithmetic.cross_entropy` computes both without keeping the logits of a batch.
+    Both losses are summed over tokens; labels of 0 are padding and do not count. This function is
+    the definition; `arithmetic.cross_entropy` computes the same losses without keeping the logits
+    of a batch.
     """
     log_p = logits.float().log_softmax(-1)
     real = labels != 0
@@ -40,7 +41,8 @@ def consistency_loss(
 
     `first` and `second` are the logits of two passes that differ only in their dropout; p and q are
     the probabilities that these logits give (R-Drop, Wu et al., 2021). The second result is the
-    mean of the plain losses. Both are in nats, summed over tokens, without padding (label 0).
+    mean of the plain losses. Both results are in nats, summed over tokens, without padding
+    (label 0).
     """
     losses = [smoothed_loss(logits, labels, smoothing) for logits in (first, second)]
     smoothed, plain = (torch.stack(both).mean(0) for both in zip(*losses, strict=True))

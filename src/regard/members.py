@@ -17,9 +17,10 @@ from regard.start import MINUTES, Start
 def members(start: Start, count: int) -> Iterator[Start]:
     """Yield the starts of `count` runs, which differ only in their seeds and directories.
 
-    The runs are in seed-1, seed-2 and so on, in `start.out`. They share a time limit equally: the
-    limit of `start` or, if it has none, the limit of the recipe of --from or --data. If there is no
-    limit, and the first run chooses its recipe for the text, the runs share MINUTES (60).
+    The runs are in seed-1, seed-2 and so on, in `start.out`. They share a time limit equally. This
+    is the limit of `start`. If `start` has none, it is the limit in the recipe that the first run
+    takes from --from or --data. If there is no limit, and the first run chooses its recipe for the
+    text, the runs share MINUTES (60).
 
     The other runs use the data, the tokenizer and the recipe of the first run, so the first run
     must have begun before another run begins. Raises RecipeError if `start` assigns a seed or a
@@ -55,7 +56,7 @@ def members(start: Start, count: int) -> Iterator[Start]:
 
 
 def alone(start: Start) -> Iterator[Start]:
-    """Yield `start`, the start of a single run; raises RegardError if --seeds began `start.out`."""
+    """Yield `start`, for a single run; raises RegardError if `start.out` has runs of --seeds."""
     out = start.out
     if begun(out) is None and is_of_members(out):
         raise RegardError(f"{out}: was begun with --seeds: give it again, or choose another --out")

@@ -1,9 +1,9 @@
 """Muon: an optimizer that needs fewer steps than Adam, for the matrices inside the layers.
 
 Adam divides each number of the gradient by the recent size of that number. Muon (Jordan et al.
-2024) regards a matrix as a whole: the update of a matrix is an almost orthogonal matrix, which
-changes the outputs for all inputs of equal norm by nearly the same amount. Embeddings, biases and
-gains still learn by Adam (§5.3).
+2024) regards a matrix as a whole: the update of a matrix is an almost orthogonal matrix. For all
+inputs of equal norm, such an update changes the layer's output by nearly the same amount.
+Embeddings, biases and gains still learn by Adam (§5.3).
 """
 
 from itertools import groupby
@@ -41,8 +41,9 @@ class Alike(NamedTuple):
 class FlatMuon(FlatAdam):
     """Muon for the weights of linear layers, and Adam for all other parameters, on flat buffers.
 
-    The mean M of the gradients G of a matrix W is kept where Adam has its first moment; `rate` is
-    the learning rate:
+    `regard.optimizer` explains flat buffers. The mean M of the gradients G of a matrix W is kept
+    where Adam has its first moment. S is the update before learning rate and weight decay; `rate`
+    is the learning rate:
 
         M <- MOMENTUM M + (1 - MOMENTUM) G
         S <- UPDATE_SIZE sqrt(max(rows, columns)) orthogonal(MOMENTUM M + (1 - MOMENTUM) G)

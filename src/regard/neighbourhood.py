@@ -21,8 +21,8 @@ from regard.sizes import BLOCKED_FROM
 class RestrictedAttention(MultiHeadAttention):
     """Self-attention to positions at most `reach` away.
 
-    This class computes no scores: `restricted` makes subclasses of this class and of an attention
-    class, which computes the scores.
+    This class does not compute attention scores itself. `restricted` combines it with an attention
+    class, which computes the scores, into a subclass of both classes.
     """
 
     reach: int
@@ -58,7 +58,7 @@ def neighbourhood_mask(
     causal: bool,
     whole: bool = False,
 ) -> Mask:
-    """The mask that lets positions of one segment attend to each other if at most `reach` apart.
+    """The mask of attention between positions of one segment that are at most `reach` apart.
 
     With `causal`, a position does not attend to later positions. A block is `reach` positions, or
     one position if `reach` is 0. If `whole` is True, or if a row has at most `BLOCKED_FROM` blocks,

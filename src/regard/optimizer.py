@@ -1,10 +1,11 @@
 """§5.3 Optimizer: Adam, on flat buffers.
 
-All weights are in one tensor, and the model's parameters are views of that tensor. The gradient of
-the last backward pass, the sum of the earlier gradients, and each of the two moments are in a
-tensor, too. An update is therefore one pass over a few tensors, however many layers there are. In
-bf16, a master copy of the weights and the sum of the gradients are kept in fp32, so that small
-changes, which bf16 would round away, add up.
+A flat buffer is one tensor of one dimension, with a place for each number of all parameters. The
+weights are in a flat buffer, and the model's parameters are views of it. More flat buffers hold the
+gradient of the last backward pass, the sum of the earlier gradients, and each of the two moments.
+An update is therefore one pass over a few tensors, however many layers there are. In bf16, a master
+copy of the weights and the sum of the gradients are kept in fp32, so that small changes, which bf16
+would round away, add up.
 """
 
 from collections.abc import Callable

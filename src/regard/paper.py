@@ -1,11 +1,11 @@
 """Tables 2, 3 and 4 of the paper as values: all printed results, and recipes of the paper's models.
 
 The paper is "Attention Is All You Need", arXiv 1706.03762v7. The docstrings below name the main
-choices that the paper does not print, and say where they are from; other such values are defaults
-of `Recipe`. A recipe of Table 3 is the base model with the changes printed in the table. `big` also
-saves its checkpoints at other steps, and averages more of them (§6.1). In a recipe file,
-`base = "A1"`, or any other name in `PAPER_RECIPES`, starts from that recipe. Table 1 is in
-`complexity`.
+choices that the paper does not print, and say where they are from. All other values that the paper
+does not print are defaults of `Recipe`. A recipe of Table 3 is the base model with the changes
+printed in the table. `big` also saves its checkpoints at other steps, and averages more of them
+(§6.1). In a recipe file, `base = "A1"`, or any other name in `PAPER_RECIPES`, starts from that
+recipe. Table 1 is in `complexity`.
 """
 
 from collections.abc import Mapping
@@ -71,9 +71,9 @@ TABLE_3: Mapping[str, Recipe] = MappingProxyType(
     }
 )
 """Table 3 in the paper's order. The letters are the paper's groups; the digits number the rows of a
-group and are not printed in the paper. The paper does not print how many positions row E learned:
-306 are enough for the longest training sentence, 256 pieces, and the 50 more that its translation
-may have (§6.1).
+group and are not printed in the paper. The paper does not print how many positions row E learned.
+This recipe has 306: enough for the longest training sentence, 256 pieces, and the 50 more that its
+translation may have (§6.1).
 
 Table 3 was scored on newstest2013 without averaging (§6.2), by beam search as in §6.1. A validation
 measures the weights of one step. So the last validation of a run can be compared with Table 3, if
@@ -90,11 +90,12 @@ WSJ = BASE.but(
 
 The paper tuned both dropouts and the learning rate on section 22 and does not print them. This
 recipe takes dropouts of 0.2, 16,000 warm-up steps, sentences of up to 512 pieces, and word pieces
-from the authors' released code. In that code, the base model has the factor 0.1, which means the
-learning rate of equation (3). The parser has the factor 0.05, which means half of this rate. In an
-earlier file of the authors, the parser has the factor 0.5, which means five times this rate; we
-guess that the later factor corrects the earlier one. The authors' code has 6 layers, and a separate
-matrix before the softmax; this recipe, like the paper, has 4 layers and one shared matrix.
+from the authors' released code. In that code, a factor multiplies the learning rate. The base model
+has the factor 0.1, which gives the rate of equation (3). The parser has 0.05, which gives half of
+this rate, as in this recipe. In an earlier file of the authors, the parser has 0.5, which gives
+five times this rate; we guess that the later factor corrects the earlier one. The authors' code has
+6 layers, and a separate matrix before the softmax; this recipe, like the paper, has 4 layers and
+one shared matrix.
 """
 
 WSJ_SEMI = WSJ.but(dropout=0.1, attention_dropout=0.1, warmup_steps=4000, vocabulary=32_000)
@@ -269,9 +270,9 @@ def parameters(model: ModelRecipe, vocabulary: int, source_vocabulary: int | Non
         E       blank       65.27     39,463 - 41,415     306 positions
         big      213       218.30     35,296 - 36,272
 
-    So vocabularies of 40,932 to 41,160 explain all rows except big, which is inconsistent with the
-    others: it has 218 million at 40,960 and 214 million at the 37,000 of §5.1; at about 36,500 it
-    has 213.7 million, which gives 213 if truncated instead of rounded.
+    So vocabularies of 40,932 to 41,160 explain all rows except big, which does not fit the others.
+    It has 218 million at 40,960, and 214 million at the 37,000 of §5.1. At about 36,500, it has
+    213.7 million, which gives 213 if it is truncated and not rounded.
     """
     positions = model.max_positions if model.positions == "learned" else 0
     # Count the rows of the embedding matrices, each with its learned positions, and of the matrix

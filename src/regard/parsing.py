@@ -38,7 +38,7 @@ from regard.wellformed import Alphabet, ParserInput, WellFormed, kind_of
 
 LONGEST = 2048
 """A sentence of more pieces than this, </s> included, is parsed in parts; learned positions may
-lower the limit. A sentence longer than those in training is parsed, too, but less accurately."""
+lower the limit. A sentence that is longer than all in training is parsed less accurately."""
 
 Split = Callable[[str], Sequence[str]]
 """A function that splits a line into words."""
@@ -114,10 +114,12 @@ class Parser(Decoding):
         `window` sentences are decoded together; None means as many as suit the device
         (`Arithmetic.window`). A sentence without words has no trees. A sentence of more than
         `longest` pieces, </s> included, is parsed in parts, whose trees become children of one
-        phrase. If a single word has so many pieces, its last pieces are not read. Raises TypeError
-        if a sentence is no list of str; DataError for a lone surrogate, which is no character, or
-        for a word that is empty or has a blank; ValueError for a `window` below 1; RecipeError if
-        `n_best` is not between 1 and the beam; and the errors of `Decoding.hypotheses`.
+        phrase. If a single word has more pieces than this, its last pieces are not read.
+
+        Raises TypeError if a sentence is no list of str; DataError for a lone surrogate, which is
+        no character, or for a word that is empty or has a blank; ValueError for a `window` below 1;
+        RecipeError if `n_best` is not between 1 and the beam; and the errors of
+        `Decoding.hypotheses`.
         """
         window = self.window_of(window)
         every = enumerate(sentences, 1)

@@ -31,8 +31,8 @@ from regard.recipe import SearchRecipe
 from regard.text.tokenizer import BOS, EOS, PAD
 
 LEAVE_AT = 0.9
-"""Ended sentences are removed from a batch once at most this share of the batch's sentences goes
-on. They are not removed one at a time, because each removal copies the rest of the batch."""
+"""Ended sentences are removed from a batch as soon as at most this share of its sentences goes on.
+They are not removed one at a time, because each removal copies the rest of the batch."""
 
 
 class Selectable(Protocol):
@@ -41,8 +41,8 @@ class Selectable(Protocol):
     def select(self, rows: Int[Tensor, "sentences beams"]) -> Self:
         """A new state that has these rows of this state.
 
-        The rows in `rows[s]`, those of the new sentence s, belong to one sentence of this state.
-        The new state may have fewer sentences, in the same order, and more beams.
+        `rows[s]` are the rows of the new state's sentence s; in this state, all of them belong to
+        one sentence. The new state may have fewer sentences, in the same order, and more beams.
         """
 
 
@@ -61,8 +61,8 @@ class Steppable(Protocol[Source, State]):
     ) -> tuple[Float[Tensor, "rows vocabulary"], State]:
         """The logits of the next token, -inf for impossible tokens, and the state after `tokens`.
 
-        `tokens` has the last token of each row. A row without a hypothesis, for example of a
-        sentence that has ended, has the padding token, and its logits are not used.
+        `tokens` has the last token of each row. A row may have no hypothesis, for example if its
+        sentence has ended: its token is then the padding token, and its logits are not used.
         """
 
 
@@ -187,7 +187,7 @@ def _length_penalties(lengths: Tensor, recipe: SearchRecipe) -> Float[Tensor, " 
     shortest, longest = (int(length) for length in lengths.aminmax())
     if shortest < 1:
         raise ValueError(f"a maximum length of {shortest} has no room for </s>: it is at least 1")
-    # Python computes each penalty by itself: vector instructions may differ in the last bit.
+    # Python computes one penalty at a time: vector instructions may change the last bit.
     every = [recipe.length_penalty(length) for length in range(longest + 1)]
     return torch.tensor(every, dtype=torch.float32, device=lengths.device)
 
@@ -296,7 +296,7 @@ class Rules:
         )
 
     def step(self, beams: _Beams) -> _Beams:
-        """Add a token. `beams` must have room for it, and ended sentences no live hypothesis."""
+        """Add a token; `beams` must have room for it, and no live hypotheses of ended sentences."""
         live, length = beams.live, beams.length + 1
         last = live.tokens.index_select(-1, beams.length).squeeze(-1)
         last = last.masked_fill(live.log_p == -torch.inf, self.pad)
@@ -309,7 +309,7 @@ class Rules:
         return _Beams(state, beams.max_lengths, length, alive, finished, live, going, candidates)
 
     def unseen_step(self, beams: _Beams) -> _Beams:
-        """The beams after one more token, in a step whose results the host does not look at.
+        """The beams after one more step, whose results the host does not look at.
 
         Nothing is added to sentences that have ended.
         """

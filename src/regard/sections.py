@@ -199,8 +199,8 @@ class DataRecipe(Section):
     tenth of all different pairs, or of all gold trees. They are drawn at random; each different
     pair, or each tree, has the same chance."""
     recombined: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """For a parser without silver trees: the most new trees to make from the gold trees, by
-    exchanging phrases between them, and at most 20 from each gold tree; the paper makes none."""
+    """For a parser without silver trees: the most new trees to make by exchanging phrases between
+    gold trees. Each gold tree gives at most 20 new trees; the paper makes none."""
     source_tokens: Count = 25_000
     """The most source tokens in a batch, including padding."""
     target_tokens: Count = 25_000
@@ -237,9 +237,9 @@ class TrainingRecipe(Section):
     cooldown: _Fraction = 0.0
     """The fraction of the steps, at the end of the run, in which a factor also multiplies the
     learning rate; none in the paper. The factor falls in a straight line from 1 towards 0. If
-    `minutes` limit the run, the number of these steps is planned once, before the first of them,
-    from the mean time of earlier steps. The run ends after the last of them, or earlier if the time
-    is over. `patience` may end a run before its cooldown."""
+    `minutes` limit the run, the number of these steps is planned once, before the cooldown begins,
+    from the mean time of earlier steps. The run ends with the cooldown, or earlier if the time is
+    over. `patience` may end a run before its cooldown."""
     first_embedding: Literal["random", "pairs"] = "random"
     """The embedding of a new run. random: each number is drawn. pairs: sub-words that occur in the
     same pairs of sentences, such as a word and its translation, begin with similar vectors (latent

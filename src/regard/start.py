@@ -5,8 +5,8 @@ prepared: it has only data/, for example after --plan. B, begun: it has both. E,
 in another place: it has only recipe.toml. *Text* means --source and --target; one without the other
 is not enough to prepare data.
 
-In the table "yes" means that something is given, "no" that it is not, and "-" that it makes no
-difference. The first row that fits decides.
+In the table, NP means N or P, and BE means B or E. "yes" means that something is given, "no" that
+it is not, and "-" that it makes no difference. The first row that fits decides.
 
     row  RUN  --data  text  --trees  --from  --recipe  --task     recipe            data
       1  -    -       -     -        -       -         unknown    refused
@@ -141,7 +141,7 @@ class Start:
 
     @property
     def limit(self) -> float | None:
-        """The limit in minutes, of --time or else of `recipe`, or None. --set is not considered."""
+        """The limit in minutes that --time or else `recipe` sets, or None; ignores --set."""
         if self.minutes is None and self.recipe is not None:
             return _given(self.recipe).training.minutes or None
         return self.minutes or None
@@ -168,10 +168,10 @@ def begin(
     """Choose recipe and data, and prepare the data if needed; return recipe and data directory.
 
     `progress` is called while text is counted or prepared, `chose` if a recipe is chosen for a
-    time, and `remark`, with a sentence, if the recipe takes fields from the data, if many pairs are
-    left out, if many are in the validation files, too, and if a run that has a share of its text
-    gets more time. If `trains` is False, RUN/from.json is not written. Raises RegardError in all
-    refused cases, and the errors of `alone_in`, of `keep_origin` and of `TrainingFiles.prepare`.
+    time. `remark` is called with a sentence in four cases: the recipe takes fields from the data;
+    many pairs are left out; many are in the validation files, too; a run gets more time, but has
+    only a share of its text. If `trains` is False, RUN/from.json is not written. Raises RegardError
+    in all refused cases, and the errors of `alone_in`, `keep_origin` and `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose, progress)
     if start.start_from is not None:
@@ -312,7 +312,7 @@ def _for_the_time(
     minutes = assigned(start.assignments, "training.minutes") or start.minutes or MINUTES
     Recipe().but(minutes=minutes)  # refuse NaN or -1 at once: measuring the machine takes time
     its = ["training.minutes=0"] * (start.minutes == 0)
-    # Only one process is timed, so it is not known how much text several processes will read.
+    # Only one process is timed. How much text several will read is not known: so use all of it.
     its += ["data.share=1"] * (started_together() > 1)
     its += [f"tokenizer.vocabulary={text.vocabulary()}"] * start.whole_vocabulary
     choice = choose(text, minutes, asked=(*its, *made, *start.assignments))

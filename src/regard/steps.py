@@ -197,8 +197,9 @@ class Sharded(Whole):
 class Halves:
     """Learns from the two halves of a batch at the same time, each with half of the cores.
 
-    While one half waits for memory, the other multiplies. There are only two parts, because the sum
-    of two gradients has the same bits in either order; a longer sum may depend on the order.
+    While one half waits for data from memory, the other half multiplies. There are only two parts,
+    because the sum of two gradients has the same bits in either order; a longer sum may depend on
+    the order.
     """
 
     def __init__(self, whole: Whole, parts: Sequence[Cpu]):

@@ -30,8 +30,8 @@ Validate = Callable[[EncoderDecoder], dict[str, Any]]
 def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
     """Train until the run's steps, time or patience are used up; return the averaged weights.
 
-    Continues from the newest checkpoint, if any. Of several processes, the first returns weights in
-    fp32 (§6.1), the others {}. Raises Interrupted, after saving, at a signal; Diverged if the loss
+    Continues from the newest checkpoint, if any. The first process returns weights in fp32 (§6.1);
+    other processes return {}. Raises Interrupted, after saving, at a signal; Diverged if the loss
     or a weight is not finite; RegardError if the run cannot begin, continue or write its files.
     """
     training, setup = run.resume_or_start(), run.setup
@@ -81,8 +81,8 @@ def update(
 ) -> Loss:
     """Make an optimizer step on the mean loss per target token, over all processes (§5.3).
 
-    `batches` are this process's share; `wishes` is `Clock.wishes`. Losses stay on a GPU, which is
-    not waited for. If one process lacks memory, all raise OutOfMemory.
+    `batches` are this process's share; `wishes` is `Clock.wishes`. On a GPU, the losses stay there,
+    and are not waited for. If one process lacks memory, all processes raise OutOfMemory.
     """
     try:
         losses: Tensor | None = None
@@ -113,7 +113,7 @@ def update(
 def follow_up(
     run: Run, training: Training, due: Due, rate: float, loss: Loss, validate: Validate | None
 ) -> None:
-    """Log, validate and save as is due. Raises Diverged and, after a signal, Interrupted."""
+    """Log, validate and save, if due. Raises Diverged and, after a signal, Interrupted."""
     state, by = training.state, run.setup.recipe.training
     smoothed, plain = loss.per_token()
     stop_unless_finite(smoothed, training.optimizer, state.step, rate)

@@ -66,13 +66,13 @@ def load(
     is not an x86 processor; TrainingError as `choose_device` does; MissingExtra as `open_model`.
 
     If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever
-    else is translated, in any order and with any number of threads. In fp32 on a CPU, compiled
-    loops give this. Where they do not decode (`arithmetic.few_rows_limits`), a test, which may take
-    half a second, finds out whether this processor computes the same bits in a batch as for a
-    sentence alone. Sentences are decoded one at a time if the test fails, and always on a GPU and
-    for some variants of the model. If `exact` is None, there is no test. In fp32, results of loops
-    are then exact. Other results are exact only if the processor would pass the test, and not on a
-    GPU or for these variants of the model. In bf16 and int8, None means False.
+    else is translated, in any order and with any number of threads. In fp32 on a CPU, the results
+    of compiled loops are always exact. If loops do not decode (`arithmetic.few_rows_limits`), a
+    test of up to half a second finds out whether this processor computes the same bits in a batch
+    as for a sentence alone. If the test fails, sentences are decoded one at a time. This is always
+    so on a GPU and for some variants of the model. If `exact` is None, there is no test. Then, in
+    fp32, results of loops are exact; other results are exact only if the processor would pass the
+    test, and not on a GPU or for these variants of the model. In bf16 and int8, None means False.
 
     With `others`, all models translate together, as an `Ensemble`; the first model's recipe gives
     the settings of the search. Raises ModelError if a model is a parser, or if the models have
@@ -169,10 +169,10 @@ class Translator(Decoding):
         """Yield up to `n_best` translations of each sentence, the best first.
 
         `window` sentences are sorted and decoded together; None means as many as suit the device
-        (`Arithmetic.window`). `on_partial` maps indices in `sentences` to listeners. A
-        listener gets the best hypothesis so far, at most twenty times per second, in any thread; a
-        sentence that is split is not reported. `warn` gets a message for each sentence that is
-        split. Errors and warnings name a sentence as `where:number`; its number is the one in
+        (`Arithmetic.window`). `on_partial` maps indices in `sentences` to listeners. A listener is
+        called with the best hypothesis so far, at most twenty times per second, in any thread, but
+        not for a sentence that is split. `warn` gets a message for each sentence that is split.
+        Errors and warnings name a sentence as `where:number`; its number is the one in
         `numbers` or, if `numbers` is None, counted from 1. Raises DataError where `translate` does;
         TypeError if a sentence is not a str, or if `sentences` is a str; ValueError for a `window`
         below 1, or if there are fewer `numbers` than sentences; RecipeError if `n_best` is not

@@ -1,4 +1,4 @@
-"""Variants of the modules of §3, which readers ask about, or which other programs' models have.
+"""Variants of the modules of §3: readers ask about them, or models of other programs have them.
 
 The fields of a recipe's section [model] choose the modules when a model is built. No recipe of the
 paper has a variant. `regard claims` trains models with some of the variants, for comparison.
@@ -36,7 +36,7 @@ class AdditiveAttention(MultiHeadAttention):
     and W^K. Every implementation of the equations computes this score by this definition, and
     stores d_k numbers for each pair of a query and a key.
 
-    The bias of the keys is not trained, because q + k also has the trained bias of the queries.
+    One bias is enough for q + k. The bias of the queries is trained, the bias of the keys is not.
     """
 
     def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: float = 0.0):
@@ -225,8 +225,8 @@ def embedding_of(recipe: ModelRecipe, vocabulary: int) -> Embedding:
 
 LEAST_BIAS = -1e4
 """A bias of -1e30 on a logit excludes a token. With label smoothing, the loss depends on every
-logit, and such a bias would make the loss enormous. A loss therefore raises biases below LEAST_BIAS
-to LEAST_BIAS, which excludes the token as well: e^-10000 is 0 in every precision."""
+logit, and such a bias would make the loss enormous. For a loss, biases below LEAST_BIAS are
+therefore raised to LEAST_BIAS. This excludes a token as well: e^-10000 is 0 in every precision."""
 BIAS_COLUMNS = 8
 """The bias of a logit is divided equally among this many columns, which are added to the matrix
 before the softmax. Matrix products are fast if the number of columns is a multiple of 8. If a row

@@ -5,13 +5,13 @@ the leaf of the next word (`regard.trees.linearise`). `WellFormed` wraps a model
 each hypothesis, `WellFormed` tracks which phrases are open and how many words have no leaf yet, and
 allows only these next symbols:
 
-    (L      if there are words left for the phrase, and enough symbols left for the rest of the
-            tree, unless `TOGETHER` or `DEEPEST` forbids one more open phrase
-    )L      if the innermost open phrase has the label L and is not empty; if this phrase is the
-            root, only if no word is left
-    a tag   if there are words left, and the next word's kind (`kind_of`) allows this tag; any tag
-            if the kind allows none of the model's tags; outside all phrases, only if the sentence
-            has a single word
+    (L      if words are left for the phrase, enough symbols are left for the rest of the tree, and
+            `TOGETHER` and `DEEPEST` allow one more open phrase
+    )L      if the innermost open phrase has the label L and is not empty. The root may end only
+            when no word is left.
+    a tag   if words are left, and the next word's kind (`kind_of`) allows this tag. If the kind
+            allows none of the model's tags, any tag may come next. Outside all phrases, a tag may
+            come next only if the sentence has a single word.
     </s>    if the tree is complete
 
 So every result is one tree with exactly one leaf per word. Allowed symbols keep the probabilities
@@ -43,18 +43,19 @@ DEEPEST = 100
 ANY, MARK, WORD = 0, 1, 2
 """Kinds of words, by the tags that they may have: any, only punctuation tags, only other tags."""
 
-# A sum of these numbers says which symbols may follow. It has _OPENS if a new phrase may begin, and
-# _ENDS if </s> may follow. If a leaf may follow, it has _LEAF once for a word of the kind ANY,
-# twice for MARK, and three times for WORD.
+# A sum of these numbers says which symbols may follow. The sum includes _OPENS if a new phrase may
+# begin, and _ENDS if </s> may follow. If a leaf may follow, the sum includes _LEAF once if the next
+# word is of the kind ANY, twice if it is of MARK, and three times if it is of WORD.
 _OPENS, _ENDS, _LEAF = 1, 2, 4
 _Source = TypeVar("_Source")
 _State = TypeVar("_State", bound=Selectable)
 
 
 class Alphabet:
-    """The symbols of trees; the index of a symbol's column in the logits is the symbol's token.
+    """The symbols of trees; each symbol has a column in the logits that the search gets.
 
-    The first three columns are <pad>, <s> and </s>, with their usual ids.
+    In the search, the token of a symbol is the index of its column. The first three columns are
+    <pad>, <s> and </s>, with their usual ids.
     """
 
     def __init__(self, symbols: Mapping[str, int], device: torch.device | str = "cpu"):
@@ -165,8 +166,8 @@ class PartialTrees(Generic[_State]):
 class WellFormed(Generic[_Source, _State]):
     """Wraps a model for a search, so that the logit of a symbol that may not come next is -inf.
 
-    In the search, a token is the number of a symbol's column in `alphabet`. <pad>, which the search
-    never selects, is an exception: `_only` computes its logit.
+    Only <pad>, which the search never selects, has another logit, which `_only` computes. In the
+    search, a token is the number of a symbol's column in `alphabet`.
     """
 
     def __init__(self, model: Steppable[_Source, _State], alphabet: Alphabet):

@@ -4,6 +4,6 @@
 and `inference` for a CPU without gradients. `one_core` computes by compiled loops (`loops`), in a
 thread that uses one core. `fused` has the code that `cuda` and `cpu` share. `products`, `int8` and
 `layouts` compute the matrix products of linear layers. `choose` selects an implementation. Tests
-compare the values of each implementation and, if it is for training, its gradients with those of
-`plain`.
+compare the values of each implementation with those of `plain`. If an implementation is for
+training, they also compare the gradients.
 """

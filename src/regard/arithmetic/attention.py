@@ -2,9 +2,9 @@
 
 For sentences of usual length, PyTorch's fused kernel takes many times longer on a CPU than the
 matrix products alone would take, most of all in bf16. This module computes the products by
-torch.bmm, and the softmax in fp32. It pads keys to full vector registers, and has its own backward
-pass. Without gradients, the scores of many rows (sequences), or of long rows, are computed in
-parts, and are never all in memory.
+torch.bmm, and the softmax in fp32. It pads the number of keys, so that the scores of a query fill
+whole vector registers, and it has its own backward pass. Without gradients, the scores of many rows
+(sequences), or of long rows, are computed in parts, and are never all in memory.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ if TYPE_CHECKING:
     from regard.arithmetic.cpu import Cpu
 
 VECTOR = 16
-"""The number of keys is padded to a multiple of `VECTOR`: a 512-bit register holds 16 fp32 numbers,
-and the softmax of a row of scores that does not fill registers is slow."""
+"""The number of keys is padded to a multiple of `VECTOR`. A 512-bit register holds 16 fp32 numbers,
+and the softmax is slow if the scores of a query do not fill whole registers."""
 SCORES_AT_ONCE = 2**22
 """Without gradients, at most this many scores (16 MiB in fp32) are computed together, padding not
-counted. But at least `VECTOR` queries of a row (sequence) are computed together, even if they
-have more scores."""
+counted. But at least `VECTOR` queries of a row (sequence) are computed together, even if these
+queries have more scores."""
 QUERIES, KEYS = 256, 128
 """Without gradients, a matrix product has at most `QUERIES` queries of a row (sequence). A product
-of attention weights and values sums over at most `KEYS` keys. `arithmetic.exact` relies on both."""
+of attention weights and values sums over at most `KEYS` keys. `arithmetic.exact` relies on these
+two limits."""
 GROUP = 4
 """Without gradients, in fp32, the number of queries is padded to a multiple of `GROUP`, because
 PyTorch computes a smaller group of queries by another kernel, which may round differently."""
@@ -54,7 +55,7 @@ class CpuMask(Mask):
         self.bias = F.pad(bias, (0, -allowed.shape[-1] % VECTOR), value=MASKED)
 
     def part(self, rows: slice, queries: slice) -> CpuMask:
-        """The mask of these rows and queries; its tensors are views of this mask's tensors."""
+        """The mask of some rows and queries; its tensors are views of the whole mask's tensors."""
 
         def cut(x: Tensor) -> Tensor:  # a dimension of size 1 is broadcast, so it is not cut
             return x[rows if len(x) > 1 else slice(1), :, queries if x.shape[2] > 1 else slice(1)]
@@ -72,8 +73,8 @@ class _Weighed(NamedTuple):
     key: Tensor
     value: Tensor
     weights: Tensor
-    """The weights before dropout: in fp32, or in the scores' precision if `Loops` computed them and
-    there is no dropout."""
+    """The weights before dropout, in fp32. Without dropout, if `one_core.Loops` computed the
+    weights, they are in the scores' precision instead."""
     dropped: Tensor
     """The weights after dropout, in the queries' precision."""
     factors: Tensor | None
@@ -136,7 +137,7 @@ def attend_without_gradient(
 
     Keys and values may already be padded with zeros to a multiple of `VECTOR`.
     """
-    # Each .to() copies at most once, to the precision and memory order that the next step reads.
+    # Each .to() copies at most once: to the precision and memory layout that the next step needs.
     ready = query.to(key.dtype, memory_format=torch.contiguous_format)
     output = _in_parts(by, ready, key, value, mask, dropout).transpose(1, 2)
     return output.to(query.dtype, memory_format=torch.contiguous_format).transpose(1, 2)

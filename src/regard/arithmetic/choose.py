@@ -3,9 +3,10 @@
 In this module, "an arithmetic" means an implementation: an object of the class `Arithmetic`. The
 recipe's `training.arithmetic` selects the arithmetic that computes the losses and gradients:
 
-    auto      on a CPU, large batches (see `LARGE`) use "loops" if there are one or two cores, and
-              "halves" if there is a larger even number of cores; otherwise, "whole" is used. On a
-              GPU, `Cuda` computes; if all batches have one shape, the training step is compiled
+    auto      on a CPU, small batches use "whole". Large batches (see `LARGE`) use "loops" with one
+              or two cores, "halves" with a larger even number of cores, and "whole" with a larger
+              odd number. On a GPU, `Cuda` computes; if all batches have one shape, the training
+              step is compiled
     plain     `Plain`: the definitions, on any device
     whole     `Cpu`: PyTorch's operations, on all cores
     halves    two `Cpu` at the same time, each with half of the rows and half of the cores
@@ -53,7 +54,8 @@ COMPILED_ATTENTION: Literal["flex", "efficient", "cudnn"] = "flex"
 LARGE = 4 * 10**9
 """A batch is large if its number of positions (source, target and padding) times the model's number
 of weights is at least `LARGE`: two cores compute such a batch in about 0.1 s or more. In smaller
-batches, two halves would often wait for each other, as one thread at a time runs Python."""
+batches, two halves would often wait for each other, because only one thread can run Python at a
+time."""
 MANY_WEIGHTS = 2**22
 """On a CPU in bf16, if `training.arithmetic` is "auto", a compiled loop computes Adam's updates of
 models with at least this many weights. For such models, the loop is faster than PyTorch's Adam."""
@@ -168,9 +170,9 @@ def for_decoding(
 
     `precision` is "int8" or the precision of the model's weights. If `exact` is False, the bits of
     a sentence's results may depend on the other sentences in its batch. If `exact` is True, the
-    result is an `ExactInference` or, if `ExactInference` cannot compute `model` on this device, an
-    arithmetic whose `batches_agree` returns False. If `exact` is None, linear layers are computed
-    as if `exact` were True, but the result is not an `ExactInference`.
+    result is an `ExactInference`. But if `ExactInference` cannot compute `model` on this device,
+    the result is another arithmetic, whose `batches_agree` returns False. If `exact` is None,
+    linear layers are computed as if `exact` were True, but the result is not an `ExactInference`.
     """
     if device.type == "cuda":
         streams = Streams(device, STREAMS)
@@ -195,7 +197,8 @@ def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
     """The sizes (heads, d_k, d_v) of all `MultiHeadAttention` modules; `ExactInference` tests them.
 
     The set is empty if there are no such modules. It is also empty if the model has a module of a
-    class in `inexact`: the last bits of its results may depend on the other rows of the batch.
+    class in `inexact`, because the last bits of that module's results may depend on the other rows
+    of the batch.
     """
     modules = list(model.modules())
     inexact = (AdditiveAttention, SmoothFeedForward, RestrictedAttention)
@@ -220,8 +223,8 @@ def for_few_rows(model: Any) -> Any:
     """A `FewRows` that computes `start` and `step` of this model by compiled loops, or None.
 
     The result is None if `model.by.few_rows_limits` is None, if loops are not available, or if they
-    cannot compute the model. Loading them takes 0.3 to 1 s; the first time on a machine, compiling
-    them takes 15 to 45 s.
+    cannot compute the model. Loading the loops takes 0.3 to 1 s; the first time on a machine,
+    compiling them takes 15 to 45 s.
     """
     if model.by.few_rows_limits is None or not suits_few_rows(model) or not can_use_loops():
         return None

@@ -33,8 +33,8 @@ def pair_gradient(
 ) -> PairLosses:
     """Overwrite the logits of two passes by the gradient of the loss with respect to these logits.
 
-    `first` and `second` are [tokens, vocabulary]; `labels` is [tokens, 1]. Where the formula at the
-    top of this module has onehot(t), the gradients that are written have (1 - smoothing) onehot(t).
+    `first` and `second` are [tokens, vocabulary]; `labels` is [tokens, 1]. The gradients are those
+    of the formula at the top of this module, with (1 - smoothing) onehot(t) in place of onehot(t).
     The caller adds the rest of label smoothing's gradient, which has rank one.
     """
     right = (first.gather(1, labels).float() + second.gather(1, labels).float()) / 2

@@ -56,8 +56,8 @@ class Cpu(Fused):
         """x E^T, plus `bias` if given; E is the matrix of `embedding`."""
         return self.products.logits(self, x, embedding, bias)
 
-    # The equations above call the methods below between matrix products; `one_core.Loops` overrides
-    # these methods, except `keep_mask`, with loops.
+    # The equations above call the methods below between matrix products. `one_core.Loops` overrides
+    # all methods below except `keep_mask`, and computes them by loops.
 
     def keep_mask(self, x: Tensor, dropout: float) -> Tensor:
         """A mask of the shape of x: 0 with the probability `dropout`, else 1."""

@@ -1,9 +1,9 @@
 """The output layer and its loss as one operation: linear, softmax, smoothed cross-entropy.
 
 The logits of a batch are by far its largest tensor. They are computed for a chunk of tokens at a
-time and are turned into their gradient in the forward pass, so they are never kept. With two
-identities, label smoothing costs almost nothing: for a state z, the V embeddings W, the mean
-embedding mean_v W, and the label t, the loss and its gradient with respect to the logits are
+time and are turned into their gradient in the forward pass, so they are never kept. Two
+equations make label smoothing almost free. For a state z, the V embeddings W, the mean embedding
+mean_v W, and the label t, the loss and its gradient with respect to the logits are
 
     loss     = -log p(t) + epsilon · (z · W[t] - z · mean_v W)
     gradient = softmax - (1 - epsilon) · onehot(t) - epsilon / V.
@@ -37,8 +37,8 @@ def cross_entropy_by_chunks(
 
     Only the smoothed loss has a gradient, and only if `by.learning` is True. If `states` are in
     bf16, the logits are rounded to bf16. The plain loss is computed from the probabilities of the
-    labels. With logits in bf16, these probabilities are also rounded to bf16, except if
-    `by.learning` is False, if `consistency` is not 0, or if a compiled loop or the kernel
+    labels. With logits in bf16, these probabilities are also rounded to bf16. They are not rounded
+    if `by.learning` is False, if `consistency` is not 0, or if a compiled loop or the kernel
     `softmax_gradient` computes them. The smoothed loss also has the rounding error of the mean
     embedding.
     """

@@ -30,7 +30,7 @@ EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 short rows and takes masks; MATH takes head sizes that EFFICIENT_ATTENTION refuses. cuDNN's kernel
 is left out, because it spends time to build a plan for each new shape."""
 CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
-"""Attention kernels for training in which all batches have one shape, cuDNN's included."""
+"""The attention kernels, with cuDNN's, for training in which all batches have one shape."""
 STEPS_UNSEEN = 32
 """In a search, the host looks at the results only once in this number of steps. After each look,
 the host prepares the next steps, which takes as long as several steps. A sentence that has ended
@@ -42,7 +42,7 @@ the next step of the other batch. With PyTorch before 2.11, the number is 1, bec
 may crash if two threads use cuBLAS for the first time, or may refuse to replay a graph while
 another thread records a graph."""
 LARGE_BATCH = 65_536
-"""The most source tokens in a batch of decoding, however much memory the GPU has."""
+"""Decoding puts at most this many source tokens in a batch, even on a GPU with much memory."""
 TOKEN_BYTES = 460_000
 """The memory in bytes that decoding takes for each source token: the keys, values and logits of
 the big model in fp32, with a beam of 4 and sentences of 14 tokens or more (calculated). The base
@@ -168,7 +168,7 @@ class Cuda(Fused):
         return CudaCache(keys, values)
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
-        """LayerNorm(x + Dropout(y)); by one kernel if possible, without dropout and gradients."""
+        """LayerNorm(x + Dropout(y)); without dropout and gradients, by one kernel if possible."""
         output = None if self.learning or dropout else ADD_NORM(x, y, norm)
         return super().add_norm(x, y, norm, dropout) if output is None else output
 
@@ -191,7 +191,7 @@ class Cuda(Fused):
         return output * mask.reachable
 
     def summarize(self, logits: Tensor) -> Summary:
-        """The `Summary` of the logits, by one kernel if possible, which reads the logits once."""
+        """The `Summary` of the logits, if possible by a kernel that reads the logits only once."""
         found = SUMMARY(logits, BLOCK)
         return super().summarize(logits) if found is None else Summary(*found)
 

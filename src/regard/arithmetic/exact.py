@@ -1,7 +1,8 @@
 """Decoding in batches on a CPU: each sentence gets the same bits as if it were decoded alone.
 
-This module is for what `FewRows` does not decode exactly: bf16, int8, variants of the model, and
-all models where compiled loops cannot be used or kept.
+`FewRows` decodes exactly, too, but only in fp32. This module is for weights in bf16 or int8, and
+for variants of the model that `FewRows` cannot compute. If compiled loops cannot be used, or cannot
+be kept on the disk, this module is for all models.
 
 The result of a matrix product for one row may have other bits if there are more rows, because the
 kernel may then add in another order. All other operations compute each number or each row by
@@ -18,7 +19,7 @@ These products rely on two properties that kernels do not promise, but that all 
 have: a row has the same result at each position in each block, and zeros at the end of a group
 change nothing. If `exact` is True, both properties are therefore tested on the processor, with the
 sizes of the model, before sentences share a batch: `blocks_agree` tests every size of block;
-`widths_agree` tests every padded number of keys up to one group, and some larger numbers.
+`widths_agree` tests every padded number of keys up to `KEYS`, and some larger numbers.
 """
 
 import itertools
@@ -90,8 +91,9 @@ def _places_agree(layer: BlockedLinear, threads: list[int]) -> bool:
 def _cancelling(outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
     """A row, [inputs], and a weight, [outputs, inputs]; without rounding, their product would be 0.
 
-    The product shows in which order numbers are added. With usual numbers, only the last bits of a
-    sum depend on the order, and bf16 does not keep these bits.
+    The computed product is a sum of rounding errors, which shows in which order numbers are added.
+    With usual numbers, only the last bits of a sum depend on the order, and bf16 does not keep
+    these bits.
     """
     generator, half = torch.Generator().manual_seed(1), inputs // 2
 

@@ -106,7 +106,7 @@ class FewRows:
         self._encoder, self._decoder = _Stack(model.encoder), _Stack(model.decoder)
         products, output = model.by.products, (model.output_matrix,)
         self.by = OneCoreInference(products, model.by.keep_in)
-        """The `Arithmetic`, by loops, with which a search ranks and chooses hypotheses."""
+        """The `Arithmetic` with which a search ranks and chooses hypotheses, by compiled loops."""
         crossing = (layer.cross_attention for layer in model.decoder)
         self._memory = _in_order(products, [(module.W_k, module.W_v) for module in crossing])
         self._of_encoder = _in_order(products, _matrices(model.encoder))
@@ -256,7 +256,8 @@ _Part = tuple[nn.Module, ...] | nn.LayerNorm
 def _matrices(layers: Iterable[Any]) -> Iterator[_Part]:
     """The matrices and LayerNorms of the layers, in the order in which the loops read them.
 
-    W_k and W_v of attention to the encoder's output are left out, because `project` reads them.
+    W_k and W_v of attention to the encoder's output are left out: the loop `project` uses them, and
+    reads them from an array of their own.
     """
     for layer in layers:
         own, cross = layer.self_attention, getattr(layer, "cross_attention", None)

@@ -25,8 +25,9 @@ FEW_ROWS_IN_FP32 = FewRowsLimits(64, math.inf)
 """With weights in fp32, `FewRows` decodes all batches, so that a sentence has the same results in
 any batch."""
 FEW_ROWS_BY_VNNI, FEW_ROWS_BY_AVX2 = FewRowsLimits(64, 4 * 10**9), FewRowsLimits(64, 10**10)
-"""The limits with 8-bit weights on x86 processors with VNNI, and with AVX2 only. Batches may be
-small: Python runs only once in eight steps, so threads rarely wait for each other's Python code."""
+"""The limits with 8-bit weights on x86 processors: with VNNI, and with AVX2 but without VNNI.
+Batches may be small: Python runs only once in eight steps, so threads rarely wait for each other's
+Python code."""
 
 
 def few_rows_limits(precision: str, dtype: torch.dtype, exact: bool | None) -> FewRowsLimits | None:
@@ -34,8 +35,8 @@ def few_rows_limits(precision: str, dtype: torch.dtype, exact: bool | None) -> F
 
     `precision` is "int8", or the precision of the weights, which have the dtype `dtype`. `exact` is
     as in `choose.for_decoding`. In bf16 and int8, the modules decode all batches unless `exact` is
-    False. In fp32, the modules decode all batches if compiled loops cannot be kept: each command
-    would spend most of a minute to compile the loops.
+    False. In fp32, the modules decode all batches if compiled loops cannot be kept on the disk:
+    `FewRows` would spend most of a minute in each command to compile the loops again.
     """
     if precision != "int8" and dtype == torch.float32:
         return FEW_ROWS_IN_FP32 if can_keep_loops() else None

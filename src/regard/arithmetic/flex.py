@@ -15,9 +15,10 @@ from regard.attention import segment_mask
 from regard.equations import Mask
 
 SIDE = 128
-"""The number of queries, and of keys, in a block of scores. PyTorch refuses a block that is not a
-multiple of its tiles. A tile can have 128 queries or keys: forward by `SMALL_TILES`, and backward
-by PyTorch's own choice for wide heads."""
+"""The number of queries, and of keys, in a block of scores. PyTorch divides a block into tiles, and
+refuses a block whose sides are not multiples of the tiles' sides. The longest sides are 128: in the
+forward pass with `SMALL_TILES`, and in the backward pass with PyTorch's own tiles for wide heads.
+"""
 NARROW = 64
 """In bf16 and for heads of at most this width, `SMALL_TILES` are used."""
 SMALL_TILES: Any = {

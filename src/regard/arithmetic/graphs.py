@@ -40,8 +40,8 @@ class RecordedSteps(threading.local, Granule):
     - if a granule has fewer steps than `WORTH_RECORDING`;
     - on a CPU;
     - in a search whose steps `overwrite` refuses, for example because they change a tensor's shape;
-    - in a thread, after PyTorch has failed there to record a step that directly followed an
-      unrecorded step.
+    - in a thread in which PyTorch has failed to record a step, although one step was made without
+      a recording directly before.
     """
 
     def __init__(self, steps: int):
@@ -129,9 +129,9 @@ def overwrite(step: Callable[[Value], Value], value: Value) -> None:
     """Overwrite the tensors of `value` with those of `step(value)`.
 
     The next step then reads and writes the same memory, as a recording of the step (a CUDA graph)
-    requires. Raises ValueError if the step changes the number of tensors, the shape or dtype of a
-    tensor, or a number that is not in a tensor, or if tensors to overwrite share memory or are not
-    contiguous; in these cases, nothing is overwritten.
+    requires. Raises ValueError, and overwrites nothing, if the step changes how many tensors there
+    are, the shape or dtype of a tensor, or a number that is not in a tensor. It does the same if
+    tensors to overwrite share memory or are not contiguous.
     """
     old, new = list(_leaves(value)), list(_leaves(step(value)))
     pairs = [pair for pair in zip(old, new, strict=True) if pair[0] is not pair[1]]

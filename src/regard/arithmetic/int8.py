@@ -61,7 +61,7 @@ class _Int8Linear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, integers, scale, y = ctx.saved_tensors
         d_sum, d_weight, d_bias = linear_gradients(ctx.by, gradient, x, y)
-        # The scales of the rows of W become factors of the columns of d_sum.
+        # Row i of W was divided by its scale, so column i of d_sum is multiplied by this scale.
         rounded = ctx.by.round_rows(d_sum, scale)
         sums = _exact_product(rounded.integers, integers)
         d_x = ctx.by.scale_products(sums, rounded.scale, None, None, False, x.dtype)

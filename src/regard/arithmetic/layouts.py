@@ -20,8 +20,8 @@ from regard.arithmetic.products import CublasProducts, Products, joined
 from regard.attention import MultiHeadAttention
 
 LARGEST = 127
-"""The largest absolute value of a number that is rounded to a signed 8-bit integer."""
-# TOP_BIT and TINY are tensors, because an operation would turn a Python number into a new tensor.
+"""The largest signed 8-bit integer. Numbers are rounded to integers from -LARGEST to LARGEST."""
+# TOP_BIT and TINY are tensors: each operation would turn a Python number into a new tensor.
 TOP_BIT = torch.tensor(128, dtype=torch.uint8)
 TINY = torch.tensor(1e-30)  # TINY is added to each scale, so that no scale is 0
 

@@ -43,7 +43,7 @@ def rows(x: Tensor) -> NDArray[Any]:
 
 
 def rows_of(x: Tensor) -> NDArray[Any]:
-    """A contiguous tensor, flattened as by `rows`, as a matrix that a loop writes."""
+    """A contiguous tensor as a matrix to which a loop writes; it is flattened as by `rows`."""
     return array(x.view(-1, x.shape[-1]))
 
 

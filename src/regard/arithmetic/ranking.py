@@ -33,8 +33,9 @@ def most_likely_by_blocks(
 ) -> Ranking:
     """Find the same continuations as `regard.hypotheses.most_likely`, by blocks of tokens.
 
-    `summarize` finds the largest logit of each block, by which blocks are compared. Then `rank`
-    ranks only the tokens of the best `count` blocks, which contain the `count` best continuations.
+    `summarize` finds the largest logit of each block. Blocks are compared by the log-probabilities
+    that follow from these logits. Then `rank` ranks only the tokens of the best `count` blocks,
+    because these blocks contain the `count` best continuations.
     """
     vocabulary, beams = logits.shape[1], live.shape[1]
     maxima, totals = summarize(logits)
@@ -83,7 +84,7 @@ def _without(
     maxima: Float[Tensor, "rows blocks"],
     logits: Float[Tensor, "rows vocabulary"],
 ) -> Float[Tensor, "rows blocks"]:
-    """In each block with tokens of `never`, replace the maximum by that of the other tokens.
+    """Set the maximum of each block that has tokens of `never` to that of its other tokens.
 
     `maxima` is changed in place, and returned.
     """

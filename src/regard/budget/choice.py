@@ -3,11 +3,11 @@
 The machine's speed decides how many target tokens a model learns from. So some training steps of
 models are timed, the smallest model first. Each model in rule.toml has a number
 `tokens_per_weight`: the target tokens that it needs for each of its weights. The largest model that
-learns from at least so many tokens is chosen, or the smallest if none does; only the first
+learns from enough tokens is chosen, or the smallest model if none does. Only tokens of the first
 `most_passes` passes over the text count. Vocabulary and row length depend on the text; the smallest
-model also has a maximum for the vocabulary. Dropout, label smoothing and cooldown depend on the
-number of passes over the text and, if the text is small, on its size. Batch size and warm-up depend
-on the number of steps. If a text is too large for the time, a part of it is drawn at random.
+model also limits the vocabulary. Dropout, label smoothing and cooldown depend on the number of
+passes over the text and, if the text is small, on its size. Batch size and warm-up depend on the
+number of steps. If a text is too large for the time, a part of it is drawn at random.
 
 The expected loss (`regard.budget.loss`) is computed only to inform the user.
 """
@@ -41,14 +41,14 @@ FILLED = 0.97
 """The expected share of a batch's target tokens that are not padding: 0.92 to 0.99 in the runs of
 experiments/budget. It is less if targets have fewer tokens than their sources."""
 CHECKPOINTS, AVERAGED = 30, 9
-"""About how many checkpoints a run saves, and how many it averages at most: the ones that were
-saved nearest to the step of the best validation. A run with a cooldown and without patience
-averages none, because its best checkpoint alone translates better (experiments/budget)."""
+"""A run saves about CHECKPOINTS checkpoints, and averages at most AVERAGED of them: those saved
+nearest to the step of the best validation. A run with a cooldown and without patience averages
+none, because its best checkpoint alone translates better (experiments/budget)."""
 APART, RAREST = 100, 5
 """Validations are at least APART steps apart, because each takes as long as about ten steps. In a
-run of few steps they may be closer: of RAREST checkpoints in a row, one is validated."""
+run of few steps, they may be closer, so that at least every RAREST-th checkpoint is validated."""
 VALIDATED = 100
-"""Each validation translates this many sentences for a BLEU that is only shown, not used."""
+"""Each validation translates this many sentences for a BLEU score that is only shown."""
 LEAST_STEPS = 3000
 """Batches are halved, down to rule.toml's least size, until this many steps fit in the time."""
 WARM_UP = 1 / 6

@@ -98,7 +98,7 @@ class ParallelText(NamedTuple):
         return self._replace(pairs=pairs, characters=characters)
 
     def enough(self, tokens: float) -> float:
-        """The share of the text that is enough for a run that learns from so many target tokens.
+        """The share of the text that is enough for a run that learns from `tokens` target tokens.
 
         The result is 1 if more than half of the text is needed.
         """
@@ -128,10 +128,10 @@ class ParallelText(NamedTuple):
         return 1.0 + 0.8 * math.log10(self.vocabulary())
 
     def row_length(self) -> int:
-        """The length of rows, in sub-words, that suits this text: twice the longest of `lengths`.
+        """The length of rows, in sub-words, that suits this text: twice the longest sentence.
 
-        The length of the longest sentence in sub-words is estimated. The result is rounded up to a
-        multiple of 32, and is at least 96 and at most 256.
+        The longest sentence is the longest of `lengths`, and its sub-words are estimated. The
+        result is rounded up to a multiple of 32, and is at least 96 and at most 256.
         """
         longest = max(map(max, self.lengths), default=0) / self.characters_per_token() + 1
         return int(min(max(96, -(-2 * longest // 32) * 32), 256))
@@ -178,7 +178,7 @@ class _Counted:
         """The targets of the first SAMPLED pairs counted."""
         self._every = 1
         self._kept: dict[int, tuple[int, int]] = {}
-        """For the digest of each kept pair: its checksum, and the length of its target."""
+        """Maps the digest of each kept pair to the pair's checksum and the length of its target."""
 
     def add(self, source: str, target: str) -> None:
         """Count a pair, unless `judge_text` or `_every` excludes it, or it was counted before.

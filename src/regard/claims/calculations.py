@@ -1,6 +1,7 @@
-"""Parts of claims that need no training: positions, convolutions, dot products, gradients, costs.
+"""Calculations for claims: positions, convolutions, dot products, gradients, costs.
 
-Each part has a public function, which takes a seed and returns numbers by name.
+They need no training. Each calculation has a public function, which takes a seed and returns
+numbers by name.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ def positions(seed: int) -> Measured:
     """Compare PE(pos + k) with R_k PE(pos), for random k (§3.5).
 
     R_k rotates each pair (sine, cosine) by k times the frequency of the pair, and is the same for
-    every pos (see `rotation`). `error` is the largest difference. `random_error` is for comparison.
-    A linear map, fitted by least squares, predicts each row of a random table from the row before;
+    every pos (see `rotation`). `error` is the largest difference. For comparison, a linear map is
+    fitted by least squares to a random table: the map predicts each row from the row before.
     `random_error` is the largest error of this map.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -60,7 +61,7 @@ def positions(seed: int) -> Measured:
 
 
 def rotation(k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
-    """R_k in fp64, with which PE(pos + k) = R_k PE(pos) (§3.5).
+    """The matrix R_k in fp64, for which PE(pos + k) = R_k PE(pos) (§3.5).
 
     R_k rotates each pair (sine, cosine) of an angle a by the angle b = k / 10000^(2i / d_model):
     sin(a + b) = cos(b) sin(a) + sin(b) cos(a), and cos(a + b) = cos(b) cos(a) - sin(b) sin(a).
@@ -133,9 +134,9 @@ def softmax_gradients(seed: int) -> Measured:
     """The size of the softmax's gradient with and without scaling (§3.2.1), by d_k.
 
     For each random query, p is the vector of its attention weights for 32 random keys. The size of
-    the gradient is the Frobenius norm of diag(p) - p p^T, averaged over queries; `scaled_64` is the
-    size with scaling, and `dot_64` without. `scaled_most_64` and `dot_most_64` are the largest
-    weight in p, averaged over queries.
+    the gradient is the Frobenius norm of diag(p) - p p^T, averaged over queries. For d_k = 64,
+    `scaled_64` is this size with scaling, and `dot_64` without. `scaled_most_64` and `dot_most_64`
+    are the largest weight in p, averaged over queries.
     """
     generator = torch.Generator().manual_seed(seed)
     found = {}
@@ -177,10 +178,10 @@ def head_costs(seed: int) -> Measured:
 def score_costs(seed: int) -> Measured:
     """Processor time and memory of dot-product and additive attention (§3.2.1), by d_k.
 
-    For example, `dot_ms_64` and `dot_MB_64` are for dot products with d_k = 64. Five times, 8
-    sentences of 64 positions pass forward and backward through one head; the shortest time, in ms,
-    is taken. The memory, in MB, is the size of the tensors that the forward pass keeps for the
-    backward pass.
+    For example, `dot_ms_64` and `dot_MB_64` are for dot products with d_k = 64. One head computes
+    the forward and the backward pass for 8 sentences of 64 positions. This is done five times; the
+    shortest time is taken, in ms. The memory, in MB, is the size of the tensors that the forward
+    pass keeps for the backward pass.
     """
     generator = torch.Generator().manual_seed(seed)
     mask = torch.ones(1, 1, _LENGTH, _LENGTH, dtype=torch.bool)

@@ -8,9 +8,9 @@ from regard.paper import BASE
 from regard.parts.verdicts import Quantity, Statement, judge_alike, judge_at_most, judge_more
 
 ROUNDING_FP32 = 2e-7
-"""An error above this is not due to rounding alone. fp32 rounds an entry of PE by up to 3e-8. Three
-rounded entries are in each error: one entry of PE(pos + k), and the two entries of PE(pos) from
-which R_k computes this entry."""
+"""An error above this is not due to rounding alone. fp32 rounds an entry of PE by up to 3e-8. Each
+error is computed from three rounded entries: one entry of PE(pos + k), and the two entries of
+PE(pos) from which R_k computes that entry."""
 ROUNDING_FP64 = 1e-12
 """An error above this, in fp64, is not due to rounding alone."""
 
@@ -136,5 +136,5 @@ EXACT = (
         _head_costs,
     ),
 )
-"""The claims of this module. `scores.SCORING` has one more claim that needs no training: on the
-costs of attention scores."""
+"""The claims of this module. One more claim needs no training: the claim on the costs of attention
+scores, in `scores.SCORING`."""

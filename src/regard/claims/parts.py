@@ -17,7 +17,7 @@ class Size(NamedTuple):
     steps: int = 1000
     """The number of optimizer steps of each training."""
     pairs: int = 20_000
-    """The number of sentence pairs of the training text; pairs that are too long are left out."""
+    """The number of sentence pairs in the training text. Pairs that are too long are not used."""
     tested: int = 500
     """The number of unseen sentences that each trained model translates."""
 
@@ -52,7 +52,7 @@ class Calculation:
     """A function that computes the numbers for a seed."""
 
     def settings(self, size: Size) -> str:
-        """The name: a calculation has no settings."""
+        """Only the name, because a calculation has no settings."""
         return self.name
 
     def run(self, seed: int, out: Path, size: Size) -> Measured:
@@ -73,7 +73,7 @@ class Evidence:
     def figures(
         self, number: str, parts: Mapping[str, str], digits: int = 1
     ) -> tuple[Quantity, ...]:
-        """One quantity for each of several parts: the part's number with the name `number`.
+        """Make a quantity for each of several parts from the part's number with the name `number`.
 
         `parts` maps the label of each quantity to the part's name; `digits` is `Quantity.digits`.
         """

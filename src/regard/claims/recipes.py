@@ -47,8 +47,8 @@ WIDTHS = (16, 64, 256)
 """The values of d_k at which kinds of attention scores are compared."""
 SCORES = ("scaled", "dot", "additive")
 RATIOS = (1, 2, 8, 16)
-"""Values of d_ff / d_model, approximate because d_model is a multiple of the number of heads. In
-the paper's base model, d_ff / d_model is 4."""
+"""The values of d_ff / d_model that are compared with the value 4 of the paper's base model. They
+are approximate, because d_model must be a multiple of the number of heads."""
 
 
 def of_ratio(ratio: int) -> dict[str, Any]:

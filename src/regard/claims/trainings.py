@@ -35,12 +35,12 @@ class Trained:
     """A part that trains a model by the recipe with the name `name` in `claims.recipes`.
 
     `run` measures these numbers. `bleu` is the BLEU of `size.tested` unseen sentences. `short` is
-    the BLEU of those that have, like their references, at most SHORT_PIECES pieces (sub-words,
-    </s> included), and `long` is the BLEU of the others. `perplexity` and `accuracy`
-    (percent) tell how well the model predicts the next piece in the validation set, given the right
-    pieces before it. `train_perplexity` is the perplexity of the training batches in the last five
-    logged steps. A training that diverged gets the numbers of a model that guesses: BLEU and
-    accuracy are 0, and both perplexities are the size of the vocabulary.
+    the BLEU of the short ones, and `long` is the BLEU of the others. A sentence is short if it and
+    its reference have at most SHORT_PIECES pieces each (sub-words, </s> included). `perplexity` and
+    `accuracy` (percent) tell how well the model predicts the next piece in the validation set,
+    given the right pieces before it. `train_perplexity` is the perplexity of the training batches
+    in the last five logged steps. A training that diverged gets the numbers of a model that
+    guesses: BLEU and accuracy are 0, and both perplexities are the size of the vocabulary.
     """
 
     name: str
@@ -73,8 +73,8 @@ def prepare_corpora(out: Path, size: Size) -> None:
 
     The data for recipes with a `data.max_length` of N is in `out`/data-N. Files that an earlier
     call wrote are kept. If several processes call this function, one of them writes at a time.
-    Raises DataError if an earlier call for `out` had another size, or if `out` has files in its
-    folder corpus that no earlier call wrote. Raises RegardError if a file cannot be written.
+    Raises DataError if an earlier call for `out` had another size, or if the folder `out`/corpus
+    has files that no earlier call wrote. Raises RegardError if a file cannot be written.
     """
     with locked(out / ".prepare.lock"):
         _prepare(out, size)

@@ -39,10 +39,10 @@ def try_claims(
     Parts that an earlier call finished are not done again; a training that was stopped continues.
     `jobs` processes share the work, each with one thread; if `jobs` is 0, this process does all the
     work. `heard` is called for each finished part, parts of earlier calls included. Raises
-    DataError if `out` holds damaged parts or parts with other settings, such as another size, or if
-    `out` is prepared data, a run or a model, whose result.json would be overwritten. Raises
-    RegardError if a file cannot be written, and the other errors of `prepare_corpora` and of
-    `do_all`, which include errors of training.
+    DataError if `out` holds damaged parts, or parts with other settings, such as another size. Also
+    raises DataError if `out` is prepared data, a run or a model: its result.json would be
+    overwritten. Raises RegardError if a file cannot be written, and the other errors of
+    `prepare_corpora` and of `do_all`, which include errors of training.
     """
     if (out / "recipe.toml").exists() or is_prepared(out):
         raise DataError("is prepared data, a run or a model: choose another --out", out)

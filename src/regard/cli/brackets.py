@@ -29,15 +29,15 @@ def score_trees(
 ) -> None:
     """Compare the trees of two files, and print the scores.
 
-    `params` is the name of a parameter file of EVALB. None means the built-in COLLINS.prm, and so
-    does the name COLLINS.prm if there is no such file. `max_errors` and `cutoff` replace the values
-    in that file, unless they are None. If `rows` is True, a row for each sentence is printed before
-    the summary. If `as_json` is True, only the summary is printed, as JSON. A remark is written to
-    standard error if a tree has several lines, or if the trees of only one file are inside brackets
-    without a label, as in `( (S ...))`. Raises DataError if a file cannot be read, if the parameter
-    file is too large, if `gold` or `test` has a NUL byte, if only one of these two is empty, or if
-    both are standard input. Raises typer.Exit(1) after more errors than allowed; with `as_json`,
-    null is printed first.
+    `params` is the name of a parameter file of EVALB. If `params` is None, or if it is COLLINS.prm
+    and there is no such file, the built-in COLLINS.prm is used. If `max_errors` or `cutoff` is not
+    None, it replaces the value in the parameter file. If `rows` is True, a row for each sentence is
+    printed before the summary. If `as_json` is True, only the summary is printed, as JSON. A remark
+    is written to standard error if a tree has several lines, or if the trees of only one file are
+    inside brackets without a label, as in `( (S ...))`. Raises DataError if a file cannot be read,
+    if the parameter file is too large, if `gold` or `test` has a NUL byte, if only one of these two
+    is empty, or if both are standard input. Raises typer.Exit(1) after more errors than allowed;
+    with `as_json`, null is printed first.
     """
     refuse_standard_input_twice(gold, test)
     parameters = _parameters(params, max_errors, cutoff)
@@ -122,8 +122,8 @@ class _Watched:
     def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the lines; write a remark once if a tree has more than one line.
 
-        A tree seems to have more than one line if a line leaves a bracket open, and a later line is
-        indented or closes more brackets than it opens.
+        A tree seems to have more than one line in this case: a line leaves a bracket open, and a
+        later line is indented, or closes more brackets than it opens.
         """
         for line in lines:
             self.unlabelled |= bool(_UNLABELLED.match(line))

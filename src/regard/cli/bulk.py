@@ -61,13 +61,13 @@ def translate_file(
 ) -> int:
     """Translate the file `source` into the file `out`, block by block; return the number of lines.
 
-    The number of lines is 0 in a process that is not the first and finds `out` finished already.
+    A process that is not the first returns 0 if `out` was finished before the process began.
     `settings` has everything that the output depends on, except the models and the text.
     `translate` takes the same arguments as `measure`, and yields the translation of each line
-    without the line feed at its end. Raises RegardError if `out` exists although blocks are
-    missing, if an unfinished `out` was begun with another text, other models or other settings, if
-    `out` is standard output or a path without a file name, such as . or /, and if `source`, `out`
-    or a model cannot be used. Raises typer.Exit after a signal.
+    without the line feed at its end. Raises RegardError if `out` exists and not all of its blocks
+    are finished, or if `out` is standard output or a path without a file name, such as . or /. Also
+    raises RegardError if an unfinished `out` was begun with another text, other models or other
+    settings, or if `source`, `out` or a model cannot be used. Raises typer.Exit after a signal.
     """
     from regard.cli.progress import BulkDisplay
     from regard.files.blocks import Blocks

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @cache
 def console() -> "Console":
-    """The console of the library rich for standard error; rich is imported at the first call."""
+    """Rich's console for standard error; the library rich is imported at the first call."""
     from rich.console import Console
 
     return Console(file=cast(IO[str], _StandardError()), highlight=False, soft_wrap=True)

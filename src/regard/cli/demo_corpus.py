@@ -29,7 +29,8 @@ def write_text(folder: Path, pairs: int) -> "TrainingFiles":
     """Write train.en, train.de, valid.en and valid.de into `folder`; return their paths.
 
     Each training file has `pairs` lines. Raises DataError if one of these files exists already and
-    has another first line than a demo's file, and RegardError if a file cannot be written.
+    its first line differs from that of a demo's file. Raises RegardError if a file cannot be
+    written.
     """
     from regard.corpus import example, write_corpus
     from regard.inputs import TrainingFiles
@@ -48,8 +49,8 @@ def write_text(folder: Path, pairs: int) -> "TrainingFiles":
 def write_trees(folder: Path, trees: int) -> "TrainingFiles":
     """Write train.mrg, with `trees` trees, and valid.mrg into `folder`; return their paths.
 
-    Raises DataError if one of these files exists already and has another first line than a demo's
-    file, and RegardError if a file cannot be written.
+    Raises DataError if one of these files exists already and its first line differs from that of a
+    demo's file. Raises RegardError if a file cannot be written.
     """
     from regard.corpus import example, write_treebank
     from regard.inputs import TrainingFiles
@@ -89,9 +90,9 @@ def unseen() -> "list[Example]":
 def was_begun(out: Path, recipe: "Recipe", pairs: int) -> bool:
     """Whether an earlier command began this demo in `out`.
 
-    Raises RecipeError if `out` holds a run with another recipe or number of pairs; only the section
-    [search] of the two recipes may differ, because `regard tune` changes this section. Raises
-    DataError if the run's prepared data is missing or damaged, and the errors of `begun`.
+    Raises RecipeError if `out` holds a run with another recipe or another number of pairs. The
+    section [search] of the recipe may differ, because `regard tune` changes it. Raises DataError if
+    the run's prepared data is missing or damaged, and the errors of `begun`.
     """
     from regard.data.pairs import prepared_manifest
     from regard.recipe import changes

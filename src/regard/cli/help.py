@@ -14,8 +14,8 @@ _PACKAGE = Path(__file__).parents[1]
 _PAGES = next(
     (docs for docs in (_PACKAGE / "docs", _PACKAGE.parents[1] / "docs") if docs.is_dir()), _PACKAGE
 )
-"""The folder of pages: in a wheel it is inside the package, in a clone beside `src`. If neither is
-there, it is the package's folder, which has no pages."""
+"""The folder of the pages: `docs` inside the package, as in a wheel, or else `docs` beside `src`,
+as in a clone. If neither exists, the package's folder is taken, which has no pages."""
 ALIASES = {
     "attention": "figures",
     "bleu": "scores",
@@ -52,7 +52,7 @@ def _topics() -> dict[str, Path]:
 
 
 def _completed(incomplete: str) -> list[str]:
-    """The topics and their other names that begin with `incomplete`; a shell offers them."""
+    """The names of topics, ALIASES included, that begin with `incomplete`; a shell offers them."""
     return [name for name in (*_topics(), *ALIASES) if name.startswith(incomplete)]
 
 

@@ -100,7 +100,7 @@ def _search(search: dict[str, Any]) -> str:
 
 
 def _provenance(provenance: dict[str, Any]) -> list[tuple[str, str]]:
-    """A list of the name and the text of a line about the origin; [] if the origin is unknown."""
+    """A list of one line about the origin, as a name and a text; [] if the origin is unknown."""
     imported = provenance.get("imported")
     if isinstance(imported, dict):
         text = f"from {imported.get('from')} ({imported.get('format')})"

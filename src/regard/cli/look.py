@@ -187,8 +187,8 @@ class _View:
         """The index, from 0, of the query (the attending position) that `word` names, or None.
 
         `word` is the text of a query or, if no query has this text, the number of a query, from 1.
-        If several queries have the text, the first is meant. Raises RecipeError if there is no such
-        query, ModelError if the model lacks --kind. The result is None if `word` is None.
+        If several queries have the text, the first is meant. Returns None if `word` is None. Raises
+        RecipeError if no query matches, and ModelError if the model lacks the kind in --kind.
         """
         queries, word = self.found.queries(self.found.kind(self.kind)), self.word
         if word is None:
@@ -202,8 +202,8 @@ class _View:
         """Raise RecipeError, before anything is written, for an unknown word, layer or head.
 
         All kinds of attention to be shown are tested. If --kind is not given, a heat map (`text`)
-        shows encoder-decoder attention, and other output shows the encoder's self-attention; a
-        model without this kind shows its first kind. Raises ModelError if the model lacks --kind.
+        shows encoder-decoder attention, and other output shows the encoder's self-attention. If the
+        model lacks it, its first kind is shown. Raises ModelError if it lacks the kind in --kind.
         """
         self.place()
         kinds = [self.found.kind(self.kind, "cross")] if text else []
@@ -333,7 +333,7 @@ def _refuse_unshown(
 def _refuse_missing(sentence: str | None, figure: int | None, *others: object) -> None:
     """Raise RecipeError if no sentence is given, although a sentence is needed.
 
-    Figures 1 and 2 need no sentence if each of `others`, values of options, is None or False.
+    Figures 1 and 2 need no sentence if the values `others` of other options are all None or False.
     """
     if sentence is None and (figure not in (1, 2) or any(o not in (None, False) for o in others)):
         raise RecipeError("no sentence: give one after the model; only --figure 1 and 2 need none")

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from regard.run.journal import Record
 
 PLAIN_LINE_SECONDS = 10.0
-"""For this many seconds after a plain line of progress, no other line is written, unless it must be
+"""Plain lines of progress are at least this many seconds apart, except for lines that must be
 written at once."""
 NOTABLE = 0.05
-"""The user is told if a cooldown ended with more than this fraction of the run's time left. The
-user is also told if the time was over before the cooldown had ended, and the learning rate was
-still more than this fraction of what it would be without a cooldown."""
+"""The user is told if more than this fraction of the run's time was left when the cooldown ended.
+The user is also told if the time was over first, and the factor by which the cooldown multiplies
+the learning rate was still greater than this."""
 
 
 class _Display:
@@ -123,7 +123,7 @@ class TrainingDisplay(_Display):
         self._steps, self._seconds = 0, 0.0
 
     def __call__(self, record: "Record") -> None:
-        """Show a record of the journal; ignore records of other kinds than those listed here."""
+        """Show a record of the journal, if `show` has its event; ignore all other records."""
         show = {
             "start": self._start,
             "step": self._step,

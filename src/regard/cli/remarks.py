@@ -38,6 +38,6 @@ def on_forms(texts: Sequence[Sequence[str]]) -> tuple[int, str] | None:
 
 
 def _without_blanks(lines: Sequence[str]) -> bool:
-    """Whether words seem to be written without blanks: over 10 characters a "word" on average."""
+    """Whether text seems to have no blanks: its "words" have over 10 characters on average."""
     words = "\n".join(lines).split()
     return len("".join(words)) > 10 * len(words)

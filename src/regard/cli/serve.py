@@ -154,7 +154,7 @@ def serve(
     _refuse_unused(pair, models)
     allowed = None if keys is None else Keys.read(keys)
     with _listen(host, port) as listening:
-        with ended_by_sigterm():  # process 1 of a container ignores SIGTERM without a handler
+        with ended_by_sigterm():  # without a handler, a container's process 1 ignores SIGTERM
             translators = _open_all(named, engine, precision, beam, threads)
         again = _retries(retry, engine)
         limits = ServerLimits(characters, items, timeout, queue, rate, retry=again)
@@ -231,8 +231,8 @@ def _server(app: "ASGIApp", timeout: float) -> "Server":
         log_config=None,
         access_log=False,  # an access log would show query strings, which may hold users' texts
         server_header=False,
-        # With httptools, the body of a request that offers another protocol (`Upgrade`) would be
-        # lost or, if it arrives after the head, be read as the next request.
+        # httptools drops the body of a request that offers another protocol (`Upgrade`). If such a
+        # body arrives after the head, httptools takes it for the next request.
         http="h11",
         ws="none",
         timeout_graceful_shutdown=int(timeout) + 1,
@@ -261,8 +261,8 @@ def _leaving_at_once(server: "Server") -> Callable[[int, FrameType | None], None
 
 def _run(server: "Server", listening: "socket", quiet: bool) -> None:
     """Print the address, then serve until a signal comes."""
-    # This handler is used before uvicorn sets its own handler, and after the last answer: uvicorn
-    # then restores this handler and raises the signal again, which must not kill the process.
+    # This handler works until uvicorn sets its own handler. After the last answer, uvicorn restores
+    # this handler and raises the signal again; this second signal must not kill the process.
     signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
     _log(quiet)
     gc.collect()
@@ -278,8 +278,8 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
 
     Returns the directories of the models, and their language pair. Raises RecipeError if the name
     of a model is empty, if a model has no valid language pair, or if joined models have different
-    pairs. The name of an existing directory may have = in it or, if no models are joined, +. A
-    model whose directory does not exist is not refused here.
+    pairs. The name of an existing directory may have = in it. It may have + in it only if no models
+    are joined. This function does not test whether the directories exist.
     """
     from regard.serve.languages import LanguagePair
 

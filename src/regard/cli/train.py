@@ -204,9 +204,10 @@ def _set_up(threads: int, deterministic: bool) -> None:
 def _verify(start: "Start", steps: int, plan: bool, options: RunOptions, quiet: bool) -> None:
     """Replay `steps` steps of a run, to test that resuming is exact, and print the result.
 
-    A replay repeats the run as it was trained: RegardError is raised if `plan` is True, if one of
-    `options` is given, if there are several processes, or if the run has no checkpoint. Also raises
-    the errors of `begin`, and those of `verify_resume`, for example if numbers differ.
+    A replay repeats the run as it was trained, in one process. Raises RegardError if `plan` is
+    True, if one of `options` is given, if there are several processes, or if the run has no
+    checkpoint. Also raises the errors of `begin` and of `verify_resume`, for example if numbers
+    differ.
     """
     from regard.machine.processes import together
     from regard.measure.resumption import refuse_without_checkpoint, verify_resume

@@ -25,8 +25,8 @@ The English sentence determines the German one. Where German allows a choice, a 
   object of the previous clause. If `its` belongs to the subject of a second clause, `its` refers to
   the same noun as `it` would; otherwise, `its` refers to the subject of its own clause. The choice
   between er, sie, es, ihn, ihm, sein and ihr thus depends on the gender of a noun, the antecedent,
-  which stands 6 words earlier on average. For 31 % of these pronouns, a noun of another gender, or
-  in the plural, stands between antecedent and pronoun.
+  which stands 6 words earlier on average. For 31 % of these pronouns, another noun stands
+  between antecedent and pronoun, and this noun has another gender or is in the plural.
 - `make` becomes `machen` if `more` and an adjective follow the object of `make`, and `herstellen`
   if not: `makes the old box of the king more beautiful` is `macht die alte Kiste des Königs
   schöner`. The adjective stands 6 words after the verb on average, and 14 at most.

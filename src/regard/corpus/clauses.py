@@ -43,7 +43,7 @@ Extra = Literal["", "relative", "last", "first"]
 class Clause:
     """A subject with one or two predicates, in both languages.
 
-    `front` is an adverbial that begins the clause, as an English phrase and German words.
+    `front` is an adverbial that begins the clause: an English phrase, and the German words.
     """
 
     subject: Nominal
@@ -86,7 +86,7 @@ class Clause:
         """The words of the German subordinate clause, without `front`.
 
         In each predicate, the finite verb is last, or only a relative clause follows it. Call this
-        only once, because it joins the separable particle to the text of the finite verb.
+        only once, because each call puts the separable particle before the text of the finite verb.
         """
         words = self.subject.german + self.subject.relative
         for part in self.predicates:
@@ -153,10 +153,10 @@ def clause(
 ) -> Clause:
     """Make a clause about `subject` or, if none is given, about a random subject.
 
-    limits: restrictions on the predicate; `topic` replaces their field `one`. topic: a later
-    pronoun "it" may refer to the subject or object. rich: a relative clause or an adverbial of time
-    is likely. front: an adverbial of time may begin the clause. tail: another clause follows this
-    one; then no relative clause follows the object.
+    limits: restrictions on the predicate; the value of `topic` is used instead of `limits.one`.
+    topic: a later pronoun "it" may refer to the subject or object. rich: a relative clause or an
+    adverbial of time is likely. front: an adverbial of time may begin the clause. tail: another
+    clause follows this one; then no relative clause follows the object.
     """
     subject = subject or some_subject(d, topic=topic)
     extra = d.pick(_EXTRAS if rich else _FEW_EXTRAS)

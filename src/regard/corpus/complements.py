@@ -35,7 +35,8 @@ from regard.corpus.wordlist import MANNERS
 _FAR = ("travel", "drive")
 _DIRECTED = ("motion", "transport", "placement")
 ADULTS = nouns("male,female")
-# The label and the tag of an English particle; each particle not listed here has ("PRT", "RP").
+# For an English particle: the Penn label of its phrase, and its Penn tag. For particles that are
+# not listed here, these are "PRT" and "RP".
 _PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}
 
 
@@ -55,9 +56,9 @@ class Complement:
     adverb: list[Word] = field(default_factory=list)
     object: Nominal | None = None
     negative: bool = False
-    """Whether a German phrase begins with `kein`, which negates the clause."""
+    """Whether one of the German phrases begins with `kein`, which negates the clause."""
     result: tuple[Word, Word] | None = None
-    """For `make it more difficult`: the English adjective and the German comparative; else None."""
+    """The English adjective and the German comparative of `make it more difficult`; else None."""
 
     @property
     def ending(self) -> Nominal | None:

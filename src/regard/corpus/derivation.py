@@ -63,7 +63,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class SplitVerb:
-    """A separable German verb with a particle that stands apart, and the English counterpart."""
+    """A separable German verb, its particle, which stands apart, and the English verb."""
 
     english: Word
     german: Word

@@ -182,7 +182,7 @@ QUALITIES = _read_adjectives(wordlist.QUALITY_TABLE)
 STATES = _read_adjectives(wordlist.STATE_TABLE)
 ADJECTIVES = {noun: QUALITIES[noun] + STATES[noun] for noun in NOUNS}
 COMPARATIVES = _read_adjectives(wordlist.COMPARATIVE_TABLE)
-"""For each noun as object of `make`: the adjectives after `more`, with German comparatives."""
+"""For each noun, the adjectives that fit `make NOUN more ADJECTIVE`; `german` is a comparative."""
 VERBS: dict[Frame, tuple[Verb, ...]] = {
     cast(Frame, frame): tuple(
         _read_verb(cast(Frame, frame), line) for line in table.strip().splitlines()

@@ -16,7 +16,7 @@ SLOTS: tuple[Slot, ...] = ("masculine", "feminine", "neuter", "plural")
 
 
 def _paradigm(**rows: str) -> dict[tuple[str, str], str]:
-    """A map from (case, slot) to form; each argument has the forms of one case, in SLOTS order."""
+    """A map from (case, slot) to form; each argument has a case's forms, in the order of SLOTS."""
     return {
         (case, slot): form
         for case, row in rows.items()
@@ -56,8 +56,8 @@ _CASES = ("nominative", "accusative", "dative")
 class Determiner:
     """A determiner in both languages.
 
-    `english` is a word such as this or my. `german` is the stem, to which endings are added. Each
-    of them is "" if its language has no determiner.
+    `english` is a word such as this or my, or "" if the English phrase has no determiner. `german`
+    is the stem, to which endings are added, or "" if the German phrase has no determiner.
     """
 
     english: str

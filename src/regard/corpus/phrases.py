@@ -37,7 +37,8 @@ Style = Literal["free", "definite", "negated"]
 """Which determiners a noun phrase may have.
 
 `free` allows all kinds, and `definite` allows only determiners such as `the`, `this` and `my`.
-`negated` is for an object in a negated clause: the determiner is definite, or is `kein` in German.
+`negated` is for an object in a negated clause: the determiner is a definite one or the German
+`kein`.
 """
 
 
@@ -94,7 +95,7 @@ _FEATURES = {
 
 
 def commas(words: list[Word]) -> list[Word]:
-    """Put commas around a German clause; `corpus.example` removes those that are superfluous."""
+    """Put commas around a German clause; `corpus.example` removes those that are not needed."""
     return [Word(",", ","), *words, Word(",", ",")]
 
 
@@ -201,7 +202,7 @@ def noun_phrase(
     """Make a noun phrase: a random determiner, perhaps a numeral and adjectives, and the noun.
 
     `plural` is random unless given. The determiner fits `style`, or is a possessive of `owner`. If
-    it is `its`, the link between `its` and the owner is recorded in `d`.
+    the determiner is `its`, the link between `its` and the owner is recorded in `d`.
     """
     if plural is None:
         plural = d.chance(0.25)

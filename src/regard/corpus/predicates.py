@@ -25,7 +25,7 @@ from regard.corpus.wordlist import DEGREES, FREQUENCIES
 
 When = Literal["present", "past"]
 TimePosition = Literal["", "last", "first"]
-"""Where the English clause should have an adverbial of time; empty if it need not have one."""
+"""The place of an adverbial of time in the English clause; empty if none is asked for."""
 Shape = Frame | Literal["copula", "located", "passive"]
 """The kind of a predicate: the frame of an active verb, or one of three other kinds.
 

@@ -303,8 +303,8 @@ _FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
 
 
 _OFTEN = tuple(form for one in _FORMS for form in (one,) * 19 + (_made,))
-"""`_FORMS`, extended so that `_made` makes one sentence in 20. If a random number does not pick
-`_made` from `_OFTEN`, it picks the function that it would pick from `_FORMS`."""
+"""The forms in `_FORMS`, each 19 times and followed by `_made`: one sentence in 20 is of the form
+`_made`. For all other sentences, a random number picks the same form here as in `_FORMS`."""
 
 
 def make_sentence(d: Derivation) -> SentencePair:

@@ -103,7 +103,8 @@ GROUPS = {
     "anything": "goods,food,place",
 }
 
-# Nouns, kinds or groups: adjectives, as english:german[/stem], to precede those of STATE_TABLE.
+# Nouns, kinds or groups, then adjectives that fit them, as english:german[/stem]. If a phrase has
+# an adjective of each of the next two tables, the adjective of QUALITY_TABLE comes first.
 QUALITY_TABLE = """
 person,animal,owner: young:jung friendly:freundlich clever:klug lazy:faul strong:stark
 male,female,owner: rich:reich poor:arm
@@ -326,7 +327,6 @@ PART_TABLE = {
     "indoors": "door,window",
 }
 """Nouns that may follow `whose`, or `its` in a subject, by the kind of the owner."""
-
 WITH_MANNER = "go run drive come lay place carry open close repair clean eat prepare hide follow"
 """Verbs that an adverb of manner may follow."""
 WITH_PLACE = """

@@ -34,7 +34,7 @@ bytes is a block of its own."""
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of a corpus has been read, to count its pairs or in a stage of its preparation."""
+    """How much of a corpus has been read, in a stage of its preparation or to count its pairs."""
 
     stage: Stage
     done: int
@@ -74,11 +74,10 @@ class AlignedText:
     """Source files and their target files; each file may be read several times.
 
     `each` and `counted` call `listen` with the progress; `pairs` does not. `name` is the path by
-    which messages name the whole text, by default the first source file. If the text was drawn from
-    another text (`drawing.draw`), `not_drawn` is the number of pairs of that text that were not
-    drawn.
-    Raises DataError if the number of source files differs from the number of target files, if a
-    file cannot be read, or if a file, such as a pipe, can be read only once.
+    which messages name the whole text, by default the first source file. If this text was drawn
+    from a larger text (`drawing.draw`), `not_drawn` is the number of the larger text's pairs that
+    were left out. Raises DataError if the number of source files differs from the number of target
+    files, if a file cannot be read, or if a file, such as a pipe, can be read only once.
     """
 
     def __init__(
@@ -139,13 +138,13 @@ class AlignedText:
     ) -> Iterator[_Result]:
         """Let the workers run `job` on each block; yield the results in the order of the blocks.
 
-        Raises DataError for a file that cannot be read, or a line that cannot be decoded or has no
-        counterpart in the other file; RegardError if a worker process was killed; and the errors of
-        `job`.
+        Raises DataError if a file cannot be read, or if a line cannot be decoded or has no
+        counterpart in the other file. Raises RegardError if a worker process was killed. Also
+        raises the errors of `job`.
         """
         total, done, pairs = self.bytes, 0, 0
         self._listen(Progress(stage, done, total, pairs))
-        # For each block: how many stored bytes had been read, and the pairs up to the block's end.
+        # For each block: the number of stored bytes and of pairs that have been read at its end.
         ends: deque[tuple[int, int]] = deque()
 
         def blocks() -> Iterator[AlignedBlock]:
@@ -182,7 +181,7 @@ class AlignedText:
 
 
 class _Side:
-    """The lines of one file; at any time, memory holds little more than the next block of lines."""
+    """The lines of one file; memory never holds much more than the next block of lines."""
 
     def __init__(self, path: Path, count: Callable[[int], object]):
         self._path = path

@@ -10,8 +10,8 @@ filled with pairs.
 
 An epoch is a random order of all pairs, cut into windows. Batches are planned one window at a time,
 which limits the memory and the time before the first batch. For given pairs and settings, the plan
-of a window depends only on the seed, the epoch and the window, so the place that training has
-reached in the data is three numbers: epoch, window, batch.
+of a window depends only on the seed, the epoch and the window. Three numbers therefore describe the
+place that training has reached in the data: epoch, window, batch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ takes less than a second."""
 
 Membership = tuple[Integers, Integers]
 """The pairs of one batch, sorted by row: each pair's index in its window, and each pair's row in
-the batch, from 0. A window is the pairs, at most `WINDOW_PAIRS`, that are planned together."""
+the batch, from 0. A window has at most `WINDOW_PAIRS` pairs, which are planned together."""
 
 
 class Batch(NamedTuple):
@@ -83,11 +83,11 @@ class Batch(NamedTuple):
 
 
 class BatchShare(NamedTuple):
-    """The parts of the batches that one of several processes takes.
+    """The share of one of several processes: the parts of the batches that this process takes.
 
     The rows of every batch are divided into `parts` parts. All parts, batch after batch, are given
-    to the processes in turn. A step's gradient is a sum over rows, so the gradient does not depend
-    on how the step's batches are divided, except for rounding and the random choices of dropout.
+    to the processes in turn. A step's gradient is a sum over rows. Apart from rounding and the
+    random choices of dropout, the gradient therefore does not depend on how batches are divided.
     """
 
     rank: int = 0
@@ -98,10 +98,10 @@ class BatchShare(NamedTuple):
 
     @classmethod
     def even(cls, rank: int, processes: int, batches: int, parts: int) -> BatchShare:
-        """A share by which every process gets equally many parts in a step of `batches` batches.
+        """A share with which every process gets the same number of parts in each step.
 
-        `parts` is the least number of parts of a batch. This number is rounded up until the parts
-        of the whole step can be divided equally among the processes.
+        A step has `batches` batches. Each batch is divided into at least `parts` parts: the number
+        is rounded up until the parts of the whole step can be divided equally among the processes.
         """
         least = processes // math.gcd(processes, batches)
         return cls(rank, processes, -(-parts // least) * least)
@@ -127,7 +127,7 @@ class Batches:
         join: bool = True,
         share: BatchShare = WHOLE,
     ):
-        """If `join` is False, a row of the grouped layout holds one pair, even with much padding.
+        """If `join` is False, a row of the grouped layout holds one pair, even a short one.
 
         Raises DataError if there are no pairs. Raises TrainingError if a batch is too small for one
         row of the packed layout, or if a pair is too long for a row (packed) or a batch (grouped).

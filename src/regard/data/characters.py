@@ -11,7 +11,7 @@ from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import Tokenizer
 
 MOST_SENTENCES = 50_000
-"""If there are more source sentences, this many are read, evenly spread over the text."""
+"""At most this many source sentences are read, evenly spread over the text."""
 SOURCE_CHARACTERS = "source_characters"
 """The key in a manifest for the result of `source_characters`."""
 
@@ -19,8 +19,8 @@ SOURCE_CHARACTERS = "source_characters"
 def source_characters(pairs: PairSource, tokenizer: AnyTokenizer) -> str | None:
     """The non-ASCII characters in the pieces of source sentences, in the order of code points.
 
-    A character that no piece has whole is left out: it is spelled byte by byte. At most
-    MOST_SENTENCES sentences are read. Returns None for a foreign tokenizer.
+    A character is left out if no piece contains it whole: the tokenizer spells it byte by byte. At
+    most MOST_SENTENCES sentences are read. Returns None for a foreign tokenizer.
     """
     if not isinstance(tokenizer, Tokenizer):
         return None

@@ -24,10 +24,11 @@ def draw(
 ) -> AlignedText:
     """Draw pairs, copy them to files in `folder`, and return the copy.
 
-    Each different pair is drawn with the probability data.share. Whether a pair is drawn follows
-    from the pair and the seed: equal pairs are drawn together, and a larger share has all pairs of
-    a smaller one. The copy has as many files as `text`, and its pairs are in the same order. If
-    data.share is 1, `text` itself is returned. `progress` is called while the copy is read.
+    Each distinct pair is drawn with the probability data.share. Only the pair and the seed decide
+    whether it is drawn. So of equal pairs, all are drawn or none, and a larger share contains all
+    pairs of a smaller share. The copy has as many files as `text`, and its pairs are in the same
+    order. If data.share is 1, `text` itself is returned. `progress` is called while the copy is
+    read.
     Raises the errors of `AlignedText.each`, DataError if `text` has pairs but none is drawn, and
     OSError if the copy cannot be written.
     """
@@ -58,9 +59,10 @@ def _copy(
         read, drawn = read + found.read, drawn + len(found.sources)
         for path, lines in zip(copies[found.file], (found.sources, found.targets), strict=True):
             with path.open("a", encoding="utf-8", newline="\n") as file:
-                # Reading drops a byte order mark at the beginning of a file. With this mark, no
-                # first line is taken for that of a PDF or an archive. Reading also drops a carriage
-                # return before a line feed, so a line that ends in a carriage return gets a second.
+                # The byte order mark is needed if the first line looks like the start of a PDF or
+                # an archive: without the mark, the file would not be read as text. Reading drops
+                # the mark. Reading also drops a carriage return before a line feed, so a line that
+                # ends in a carriage return gets a second one.
                 file.write("\ufeff" * (bool(lines) and file.tell() == 0))
                 file.writelines(f"{x}\r\n" if x.endswith("\r") else f"{x}\n" for x in lines)
     return read, drawn

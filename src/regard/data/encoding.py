@@ -90,7 +90,7 @@ class Encoded(NamedTuple):
 
 
 class EncodeAll:
-    """A function to be the `job` of `encode`; it keeps every pair."""
+    """A `job` for the function `encode` that keeps every pair."""
 
     def __init__(self, tokenizer: AnyTokenizer):
         self._tokenizer = tokenizer
@@ -102,7 +102,7 @@ class EncodeAll:
 
 
 class EncodeForTraining:
-    """A function to be the `job` of `encode`; it drops pairs that are not to be trained on.
+    """A `job` for the function `encode` that drops the pairs that must not be trained on.
 
     It drops the pairs in `held_out`, duplicates, and pairs that break the `rules`. Pairs in
     `valid`, the given validation pairs, are counted, but kept. `repeats` is a file in which

@@ -40,11 +40,11 @@ def refuse_other_task(data: Path, recipe: Recipe) -> None:
 def as_prepared(
     recipe: Recipe, data: Path, assignments: Sequence[str], remark: Callable[[str], object]
 ) -> Recipe:
-    """The recipe, with the fields that decide how data is prepared (DECIDED) set as in `data`.
+    """Copy the fields that decide how data is prepared (DECIDED) from `data` into the recipe.
 
-    If fields change, `remark` gets a sentence that names the changes. Raises RecipeError if a
-    changed field is assigned in `assignments`, the values of --set, or if the changed recipe is not
-    valid; DataError as `recipe_of` does.
+    Returns the new recipe. If fields change, `remark` gets a sentence that names the changes.
+    `assignments` are the values of --set. Raises RecipeError if one of them assigns a changed
+    field, or if the new recipe is not valid; DataError as `recipe_of` does.
     """
     made = recipe_of(data).model_dump()
     decided = recipe.merged(

@@ -16,9 +16,10 @@ def largest_batch(
 ) -> Batch:
     """The largest part that a batch of `pairs` can have, if batches are divided into `parts` parts.
 
-    The token ids of this part are arbitrary numbers below `vocabulary`. In the grouped layout, a
-    row of real data may hold several pairs if `join` is True. The size is then an estimate, because
-    longer pairs may share a row in another epoch. Raises the errors of `Batches.take`.
+    The token ids of this part are arbitrary numbers below `vocabulary`. In the grouped layout, if
+    `join` is True, a row of real data may hold several pairs. The size is then an estimate: in
+    another epoch, other pairs may share a row, and that row may be longer. Raises the errors of
+    `Batches.take`.
     """
     packed = rules.layout == "packed"
     count, source, target = _packed(rules) if packed else _grouped(pairs, rules, join)

@@ -54,7 +54,7 @@ def grouped(
     joined.
 
     Little padding has a disadvantage: pairs of equal lengths stay together. If two pairs share a
-    batch in one epoch, the probability that they share one in the next epoch, too, is about one
+    batch in one epoch, they share a batch again in the next epoch with a probability of about one
     half (Multi30k, batches of 4,096 tokens). Packed rows mix pairs freely.
     """
     # The index -1 stands for "no pair", and gets the length 0.

@@ -72,8 +72,8 @@ def _merge(
     """Merge the first `size` sub-words of `word` in place, skipping merges at random.
 
     Returns how many sub-words remain, and the new state of the random number generator; `state` is
-    the old state. `joins` is a buffer, which gets the rank of the merge of each sub-word with the
-    next one. A merge is skipped if a random number of 53 bits is below `threshold`.
+    the old state. `joins` is a buffer; its element k gets the rank of the merge that joins word[k]
+    and word[k + 1]. A merge is skipped if a random number of 53 bits is below `threshold`.
     """
     for k in range(size - 1):
         joins[k] = _rank(word[k], word[k + 1], keys, ranks)

@@ -130,7 +130,7 @@ class EncodedSentences(NamedTuple):
 
     @classmethod
     def of(cls, sentences: Sequence[ArrayLike], vocabulary: int) -> EncodedSentences:
-        """Lay sentences, given as ids without </s>, end to end; </s> is added to each.
+        """Join the ids of sentences, which have no </s>, into one array, and add </s> to each.
 
         `vocabulary` is the number of entries in the vocabulary of the ids.
         """

@@ -32,16 +32,16 @@ AHEAD = 64
 target tokens need 90 MB of memory."""
 
 _Received = tuple[list[Batch], dict[str, int], float]
-"""This process's share of one batch, and the position and the epochs seen after that batch."""
+"""This process's share of a batch; the position, and how many epochs were seen, after the batch."""
 
 
 class Prefetched:
     """The batches that `batches` would give next, made by another process.
 
     `make` is pickled and called in the other process. The `Batches` that `make` returns may differ
-    from `batches` only in the position, which is then set to that of `batches`. If there is a GPU,
-    the tensors are in pinned memory, which the GPU can read while this process continues. Raises
-    TrainingError if the other process cannot be started.
+    from `batches` only in the position; the other process sets it to the position of `batches`. If
+    there is a GPU, the tensors are in pinned memory, which the GPU can read while this process
+    continues. Raises TrainingError if the other process cannot be started.
     """
 
     def __init__(self, batches: Batches, make: Callable[[], Batches]):
@@ -76,8 +76,9 @@ class Prefetched:
     def take(self, n: int) -> list[Batch]:
         """This process's share of the next n batches, on the CPU, as `Batches.take` returns it.
 
-        Raises the exception with which the other process failed to make a batch, or this process
-        failed to receive one; TrainingError if the other process ended for another reason.
+        If the other process fails to make a batch, or this process fails to receive a batch, the
+        exception of this failure is raised here. Raises TrainingError if the other process ended
+        for another reason.
         """
         return [part for _ in range(n) for part in self._next()]
 
@@ -119,7 +120,7 @@ def _send(message: Any, given: Any) -> None:
 
 
 def _arrays(batch: Batch) -> tuple[Any, ...]:
-    """The batch as numpy arrays and its numbers of tokens.
+    """The tensors of a batch as numpy arrays, and the batch's numbers of tokens.
 
     An array is pickled in one piece, and a tensor is not.
     """

@@ -101,17 +101,17 @@ def prepare_text(
 ) -> Report:
     """Write `out`, a directory of prepared data, from aligned text files.
 
-    Of the text, only the pairs that data.share draws are used (see `draw`). Without validation
-    files, validation pairs are held out of these, drawn with the recipe's seed: as many different
-    clean pairs (see `judge_text`) as data.held_out says, but at most a tenth of all such pairs.
-    Held-out pairs that are too long are dropped. The held-out pairs, and all pairs equal to one of
-    them, are not trained on. From validation files, only pairs with an empty side or with extremely
-    many characters are dropped; training pairs equal to a validation pair are counted, but kept.
-    `mix` has a number for each source file: how often an epoch has its pairs, by default once. With
-    `mix`, duplicates are dropped within each file only. `tokenizer` is a tokenizer.json or its
-    directory; the tokenizer's other files must be there, too. With None, one is learned. Earlier
-    prepared data in `out` is replaced. At most `workers` processes do the work, by default one per
-    usable core; 0 or 1 means only this process. `progress` is called while the corpus is read.
+    Only the pairs that data.share draws are used (see `draw`). Without validation files, some of
+    these are held out for validation, drawn with the recipe's seed: as many different clean pairs
+    (see `judge_text`) as data.held_out says, but at most a tenth of all such pairs. Held-out pairs
+    that are too long are dropped. The held-out pairs, and all pairs equal to one of them, are not
+    trained on. From validation files, only pairs with an empty side or with extremely many
+    characters are dropped; training pairs equal to a validation pair are counted, but kept. `mix`
+    tells for each source file how often its pairs are in an epoch (by default once). With `mix`,
+    duplicates are dropped within each file only. `tokenizer` is a tokenizer.json or its directory,
+    which must have the tokenizer's other files; if None, a tokenizer is learned. Earlier prepared
+    data in `out` is replaced. At most `workers` processes do the work, by default one per usable
+    core; 0 or 1 means only this process. `progress` is called while the corpus is read.
 
     Raises DataError if a file cannot be used, too few pairs are left, or `out` cannot be written or
     holds other files; RecipeError for a vocabulary too small to learn; ModelError or MissingExtra
@@ -199,8 +199,8 @@ def _write_valid_text(
 ) -> Counter[Verdict]:
     """Write the validation pairs as text; return how many were dropped, and why.
 
-    A pair is dropped if a side is empty, or has more characters than training text may have,
-    because the attention over a whole document would not fit the memory.
+    A pair is dropped if a side is empty. A pair is also dropped if a side has more characters than
+    training text may have, because attention over such a long text would not fit the memory.
     """
     dropped: Counter[Verdict] = Counter()
     with (
@@ -257,8 +257,8 @@ def complete(
 
     `inputs` are the files that the data was made from, by names such as "train.source".
     `silver_share` is the requested fraction of silver trees, which a parser made, among the
-    training trees. `mix` has a number for each source file: how often an epoch has its pairs; empty
-    means once. `sample` is the fraction of the clean pairs, or of the trees, from which the
+    training trees. `mix` tells for each source file how often its pairs are in an epoch; with an
+    empty `mix`, once. `sample` is the fraction of the clean pairs, or of the trees, from which the
     tokenizer was learned; None if the tokenizer was given.
     """
     files = FILES | {*tokenizer_files(folder)}

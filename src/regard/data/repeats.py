@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 NO_DIGEST = 0
 """The digest of a pair that is not compared with any other."""
 _PART = 1_000_000
-"""The most digests that a part has on average. A part is sorted in memory, in about 50 MB."""
+"""On average, a part has at most this many digests. A part is sorted in about 50 MB of memory."""
 _READ = 2**18
 """Number of digests that are read from the file at once."""
 

@@ -61,9 +61,10 @@ def survey(
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0
-    # If a pair is in two mixed files, it has two digests, so the digests do not tell how many pairs
-    # are different. Therefore, ten times as many pairs are drawn from mixed files. If there are
-    # fewer different pairs than that, all of them are drawn, and can be counted.
+    # At most a tenth of the different pairs are held out, so the different pairs are counted. In
+    # mixed files, digests do not count them: a pair that is in two files has two digests. So ten
+    # times as many pairs as wanted are drawn from mixed files. If fewer are found, these are all
+    # different pairs, and can be counted.
     most = 10 * wanted if mixed else wanted
     pairs = clean = characters = unspaced = 0
     drawn: dict[TextPair, tuple[int, int]] = {}
@@ -112,7 +113,7 @@ def _lowest(
 
 
 def random_keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
-    """[count] A random 64-bit number for each pair from number `first` on; the seed decides it."""
+    """[count] Random 64-bit numbers for pair `first` and the next pairs; the seed decides them."""
     generator = np.random.PCG64(seed)
     generator.advance(first)
     return generator.random_raw(count)

@@ -22,7 +22,7 @@ TREES_AT_ONCE = 1000
 
 
 def as_text(words: Sequence[str]) -> str:
-    """The sentence as the model's encoder reads it: its words as printed, joined by spaces.
+    """The sentence as the encoder reads it: words as in print (see `plain_word`), joined by spaces.
 
     A space within a word, which some treebanks have, is replaced by _.
     """
@@ -56,9 +56,9 @@ class TreeWriter:
     """Encodes trees and appends them to the files of a split, many trees at once.
 
     `stem` is the common part of the split's paths, for instance out/train. Trees that are too long
-    for `rules` are dropped; if `rules` is None, no tree is dropped. The written trees that are in
-    `valid`, the trees of the given validation files, are counted. All methods except `counts` raise
-    OSError if a file cannot be written.
+    for `rules` are dropped; if `rules` is None, no tree is dropped. `valid` has the trees of the
+    given validation files; written trees that are also in `valid` are counted. All methods except
+    `counts` raise OSError if a file cannot be written.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class Treebank:
 
 
 def _trees(lines: Iterator[str], name: str) -> Iterable[Tree]:
-    """The trees in the lines of the file `name`, which may have a score before each tree."""
+    """The trees in `lines`, where each tree may follow a score; `name` is the name of the file."""
     head = []
     for line in lines:
         head.append(line)

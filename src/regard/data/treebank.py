@@ -45,8 +45,8 @@ from regard.trees.recombining import Phrases
 from regard.trees.tree import Tree
 
 TOP = "TOP"
-"""Trees to score are written inside a bracket with this label. EVALB does not count this bracket if
-its usual parameters, COLLINS.prm, are used."""
+"""The label of a bracket around each tree that is written to be scored. With its usual parameters,
+COLLINS.prm, EVALB does not count this bracket."""
 MOST_COPIES = 1000
 """If a tree would have to occur more often than this in an epoch, `silver_share` is refused."""
 MOST_NEW = 20
@@ -123,7 +123,7 @@ class _Survey:
 
     @property
     def every(self) -> int:
-        """The number n, where the tokenizer is learned from every n-th tree; 1 means all trees."""
+        """The number n if the tokenizer is learned from every n-th tree; 1 means from all trees."""
         return max(1, -(-(self.gold + self.silver) // LEARNT_PAIRS))
 
 
@@ -276,9 +276,10 @@ def _in_order(tokens: Set[str]) -> list[str]:
 
 
 def _times(gold: int, silver: int, share: float | None) -> tuple[float, float]:
-    """How often each gold tree, and each silver tree, occurs to make a fraction `share` silver.
+    """How often each gold and each silver tree must occur, so that the share of silver is right.
 
-    Without `share` or silver trees, both numbers are 1. Raises RecipeError for a number above
+    `share` is the wanted fraction of silver trees. Without `share` or silver trees, both numbers
+    are 1. Raises RecipeError for a number above
     MOST_COPIES.
     """
     if share is None or not silver:

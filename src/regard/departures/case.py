@@ -54,7 +54,7 @@ class Compared(NamedTuple):
         return PAPER_RECIPES[self.row]
 
     def changed(self, *fields: str) -> list[str]:
-        """The names in `fields` (`section.key`) whose values differ from the row's recipe."""
+        """The names in `fields` (`section.key`) of fields that differ from the row's recipe."""
         return [
             field for field in fields if value(self.recipe, field) != value(self.printed, field)
         ]
@@ -71,8 +71,8 @@ class Finding(NamedTuple):
     """The paper's answer or, if it has none, sometimes the guess in `Compared.printed`. It may be
     empty, for example if the departure's `quote` gives the answer."""
     here: str = ""
-    """The case's answer, such as values in its recipe; if `kind` is "unseen", what is not known;
-    empty if the departure's `ours` gives the answer."""
+    """The case's answer, such as values in its recipe. If `kind` is "unseen", this text says what
+    is not known. It is empty if the departure's `ours` gives the answer."""
 
 
 class Judge(NamedTuple):

@@ -55,7 +55,7 @@ def _optimizer(case: Compared) -> Finding | None:
 
 
 def _averages_nothing(row: str) -> bool:
-    """Whether the paper prints only figures of a single checkpoint, without averaging, for a row.
+    """Whether the paper prints for a row only figures of a single checkpoint, and none of a mean.
 
     Table 3 has figures of single checkpoints. Base and big are also in Table 2, which has figures
     of averaged checkpoints.

@@ -13,8 +13,8 @@ hypothesis contains one of them.
 
 In two rare cases our search decodes the sentence, and CTranslate2 computes only the logits of each
 step. In the first case, <pad> or <s> is among the best continuations, which does not happen with a
-trained model. In the second case, our search (`search.finish = "beam"`) might end before it finds
-one of the hypotheses that are best in CTranslate2's search.
+trained model. In the second case, CTranslate2 has found a hypothesis that is among the best, but
+our search (`search.finish = "beam"`) might have ended before it found this hypothesis.
 
 One rule of CTranslate2 cannot be replaced: at each step, only the best `beam` continuations may
 finish. A recipe with another rule is refused, unless its beam is 1.
@@ -218,8 +218,8 @@ class CTranslate2Translator(EngineTranslator):
         """Begin to decode the sources whose indices are `these`, in batches.
 
         A batch makes at most `extra` steps more than its longest source has tokens, and never more
-        than its smallest limit. Returns each source's index, this maximum, and the source's answer
-        (see `_ask`).
+        than its smallest limit. Returns, for each source: its index, the largest number of steps
+        that its batch makes, and its answer (see `_ask`).
         """
         asked = []
         for places in by_length([sources[i] for i in these], BATCH_TOKENS, 1):
@@ -281,8 +281,9 @@ def _is_decided(
     if steps == limit or (recipe.beam == 1 and finished):
         return True
     alive = [one.log_probability for one in pool if not one.finished]
-    # If no live hypothesis was returned, all returned hypotheses of the last step have finished.
-    # Every hypothesis that is still live is then at most as likely as the least likely of these.
+    # If CTranslate2 returned no live hypothesis, all hypotheses that it returned from the last step
+    # have finished. Every live hypothesis, which it did not return, is at most as likely as the
+    # least likely of the hypotheses that finished in the last step.
     if not alive:
         alive = [min(one.log_probability for one in pool if _length(one) == steps)]
     bound = max(alive) / recipe.length_penalty(limit)
@@ -292,13 +293,13 @@ def _is_decided(
 def _was_waited_for(pool: Sequence[Hypothesis], recipe: SearchRecipe, n_best: int) -> bool:
     """Whether our search would surely have found the best hypotheses before it ended.
 
-    Our search ends when `beam` hypotheses have finished and the best live hypothesis, scored at its
-    present length, is no better than the `beam`-th best finished hypothesis. The live hypotheses of
-    earlier steps are not known. But if a hypothesis in `pool` is longer than the hypotheses of a
-    step, it continues a live hypothesis of that step. So the best live hypothesis of the step is at
-    least as likely as the longer hypothesis. If a longer hypothesis is likely enough to keep our
-    search going, our search goes on. If none of the longer hypotheses is likely enough, our search
-    may have ended at this step, and the result is False.
+    Our search ends after a step if `beam` hypotheses have finished and the best live hypothesis,
+    scored at its present length, is no better than the `beam`-th best finished hypothesis. It is
+    not known which hypotheses were live after an earlier step. But a hypothesis in `pool` that has
+    more tokens than this step continues a hypothesis that was live then. So the best live
+    hypothesis was at least as likely as the longer hypothesis. If a longer hypothesis is likely
+    enough, our search went on after the step. If none is likely enough, our search may have ended
+    there, and the result is False.
     """
     # With a beam of 1, there is one hypothesis. If alpha is 0, the score is log p, which
     # only falls: no hypothesis that finishes after the end of our search would be better.

@@ -29,7 +29,7 @@ except ModuleNotFoundError:
 class Caches:
     """The state of regard's search: the inputs of the decoder's next step, except the tokens.
 
-    The rows of each array belong to the hypotheses, one row for each.
+    Each array has one row for each hypothesis.
     """
 
     arrays: dict[str, NDArray[Any]]

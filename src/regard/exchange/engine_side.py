@@ -16,11 +16,11 @@ from regard.text.tokenizer import EOS
 
 
 class EngineSide:
-    """A translator that uses an engine (CTranslate2 or ONNX Runtime), as a `certificate.Side`.
+    """A model that an engine computes, as one side of a comparison (`certificate.Side`).
 
-    The engine computes the logits. CTranslate2 also searches, except in two rare cases; with ONNX
-    Runtime, regard searches. `rules` are the settings of the search, but beam and alpha are given
-    to the method `beam`.
+    The engine, CTranslate2 or ONNX Runtime, computes the logits. CTranslate2 also searches, except
+    in two rare cases; with ONNX Runtime, regard searches. `rules` are the settings of the search,
+    but beam and alpha are given to the method `beam`.
     """
 
     def __init__(self, translator: EngineTranslator, rules: SearchRecipe):

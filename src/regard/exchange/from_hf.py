@@ -234,8 +234,8 @@ def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[Tensor | None, 
 
     The table is [positions, d_model]. Returns None and no fields if no table is stored. Also
     returns None and no fields if the stored tables hold the sinusoids of §3.5 with all sines before
-    all cosines, because regard computes such sinusoids itself. Raises ModelError for other tables,
-    unless the tables of encoder and decoder are equal.
+    all cosines, because regard computes such sinusoids itself. Other tables must be equal for
+    encoder and decoder; if they are not, raises ModelError.
     """
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     d_model = recipe.model.d_model

@@ -91,8 +91,8 @@ def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfi
     keys = ForeignConfig(parse_yaml(text, path), path)
     for key, values in _ONLY.items():
         keys.only(key, *values)
-    # `only` accepts a configuration without `type`, which may be that of another kind of model.
-    # Such a configuration may lack `enc-depth`, and is then refused here.
+    # `only` accepts a configuration without `type`, although it may describe another kind of model.
+    # If it also lacks `enc-depth`, it is refused here.
     keys.whole("enc-depth", least=1)
     return keys
 

@@ -20,7 +20,7 @@ from regard.text.tokenizer import BOS
 
 
 class MarianSide:
-    """A `Side` of a certificate: a MarianMTModel with its tokenizer.
+    """A MarianMTModel with its tokenizer, as one side of a comparison (`certificate.Side`).
 
     The methods of this class accept and return regard's ids.
     """
@@ -102,7 +102,7 @@ def foreign_side(
     generation: Generation,
     tokenizer: ForeignTokenizer[Any],
 ) -> MarianSide:
-    """A `Side` of a certificate: the foreign model in `directory`.
+    """Open the foreign model in `directory`, as one side of a comparison (`certificate.Side`).
 
     `tensors` are the weights of the model, by name; `transformers` gets these weights, and reads
     none from the directory. `generation` has the settings of the search, and `tokenizer` the order
@@ -132,9 +132,9 @@ def foreign_side(
 
 
 def exported_side(directory: Path, vocabulary: MarianVocabulary) -> MarianSide:
-    """A `Side` of a certificate: the model in a directory that `regard export hf` wrote.
+    """Open a model that `regard export hf` wrote, as one side of a comparison (`certificate.Side`).
 
-    `transformers` opens the directory by from_pretrained, without options. Raises
+    `transformers` opens `directory` by from_pretrained, without options. Raises
     ModuleNotFoundError if `transformers` is not installed, and the errors of `transformers` if the
     directory cannot be opened.
     """

@@ -18,8 +18,8 @@ OURS = "regard.tokenizer.json"
 def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> None:
     """Write the tokenizer's files into a folder.
 
-    The files tell `transformers` that a text may have at most `positions` tokens.
-    Raises ModelError unless the tokenizer is regard's own, or MarianTokenizer can open its files.
+    The files tell `transformers` that a text may have at most `positions` tokens. The tokenizer
+    must be regard's own, or one whose files MarianTokenizer can open. Otherwise, raises ModelError.
     """
     if isinstance(tokenizer, Tokenizer):
         _write_ours(tokenizer, positions, folder)
@@ -62,7 +62,7 @@ def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
 
 
 def _is_marian(tokenizer: SentencePieceTokenizer) -> bool:
-    """Whether MarianTokenizer can open the tokenizer's files, and divides text in the same way."""
+    """Whether MarianTokenizer can open the files, and then divides text as `tokenizer` does."""
     rules, needed = tokenizer.settings, {"source.spm", "target.spm", "vocab.json"}
     return rules.language_codes and not rules.restricted and needed <= tokenizer.files.keys()
 

@@ -59,9 +59,9 @@ class MarianVocabulary:
         never = barred or sorted({i for i in (pad, start) if i >= 0})
         # If no foreign entry became regard's <s>, the import gave <s> a copy of the embedding with
         # which the foreign decoder begins. The entry with this embedding is looked up here. If <s>
-        # was trained further, there is no such entry, and the decoder begins with the padding,
-        # which gets the embedding of <s>. This is possible only if the softmax leaves the padding
-        # out: then the padding's embedding has no other use. Otherwise, an error is raised.
+        # was trained further, there is no such entry. If the softmax then leaves the padding out,
+        # the padding's embedding has no use: it becomes the embedding of <s>, and the decoder
+        # begins with the padding. If the softmax includes the padding, an error is raised.
         padding = _named_padding(tokenizer, pad)
         if start < 0:
             start = _same_row(weights[matrices_of(model.recipe.model).target], order.ids)
@@ -107,8 +107,8 @@ class MarianVocabulary:
     def bias(self, bias: _Matrix | None) -> _Matrix:
         """[size] `bias` in the order of the exported ids; zeros if `bias` is None.
 
-        If the bias of an entry is below IMPOSSIBLE in regard, which never outputs this entry, the
-        exported bias of the entry is 0.
+        regard never outputs an entry whose bias is below IMPOSSIBLE. Such an entry is exported with
+        a bias of 0.
         """
         if bias is None:
             return np.zeros(self.order.size, np.float32)

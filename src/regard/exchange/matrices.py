@@ -1,8 +1,8 @@
 """A foreign model's embeddings and its layer before the softmax, in the order of regard's ids.
 
 regard's ids are 0 = <pad>, 1 = <s>, 2 = </s>; all other foreign entries follow in the foreign
-order. If the foreign model lacks <pad> or <s>, this entry has a bias of -1e30 before the softmax,
-so that its probability is 0.
+order. If the foreign model lacks <pad> or <s>, regard's entry <pad> or <s> has a bias of -1e30
+before the softmax, so that its probability is 0.
 """
 
 from dataclasses import dataclass

@@ -6,9 +6,9 @@
 
 The axis named source is the length of the padded sources. The memory is the encoder's output. A row
 is one hypothesis. The past has, for each decoder layer, the keys [rows, heads, length, d_k] and the
-values [rows, heads, length, d_v] of self-attention at all earlier positions; length is 0 before the
-first token, which is <s>. The source's padding has the id 0. The number of heads, d_k, d_v and the
-size of the vocabulary are fixed; all other axes are dynamic.
+values [rows, heads, length, d_v] of self-attention at all earlier positions. In the first step, the
+token is <s>, and length is 0. The source's padding has the id 0. The number of heads, d_k, d_v and
+the size of the vocabulary are fixed; all other axes are dynamic.
 
 The keys of decoder layer i are named memory_key_i for the memory, past_key_i for the past as an
 input, and key_i for the past as an output. The values are named memory_value_i, past_value_i and
@@ -36,7 +36,7 @@ except ModuleNotFoundError:
 OPSET = 17
 """The version of ONNX's operators; 17 is the first that has LayerNormalization."""
 IR_VERSION = 8
-"""The version of the file format of ONNX that belongs to OPSET."""
+"""The version of ONNX's file format that belongs to OPSET."""
 
 
 class Graph:

@@ -30,7 +30,7 @@ def refuse_other_sinusoids(weights: ForeignWeights, name: str, width: int, where
 
 
 def learned_positions(table: Tensor, recipe: Recipe) -> tuple[Tensor, dict[str, Any]]:
-    """Return `table`, and the fields of a recipe whose learned positional encodings are `table`.
+    """Return `table`, and the recipe fields of a model that uses `table` as learned positions.
 
     `table` is [positions, d_model]. The fields limit `max_length` to the number of positions.
     """

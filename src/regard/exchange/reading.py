@@ -26,8 +26,8 @@ LONGEST_TEXT = 2**26
 _MOST_BRACKETS = 1000
 """YAML with more opening brackets and braces than this is refused."""
 _SHARED = 8
-"""Tensors may share storage. They are refused if together they have more than this many times the
-bytes of the file."""
+"""Tensors of a file may share storage, and so have more bytes together than the file. If they have
+more than this many times the bytes of the file, they are refused."""
 
 
 def text_of_file(path: Path, longest: int = LONGEST_TEXT) -> str:
@@ -68,10 +68,10 @@ def read_object(path: Path) -> dict[str, Any]:
 def parse_yaml(text: str, where: Path) -> dict[str, Any]:
     """The object that YAML describes, without its null entries; no code is executed.
 
-    Objects inside the object keep null entries. Raises ModelError, which names the file `where`,
-    for text that does not describe an object, is too long or too deeply nested, and for YAML with
-    aliases: with aliases, a few lines can describe an object that fills the memory. Raises
-    MissingExtra if PyYAML is not installed.
+    Objects inside the object keep null entries. Raises ModelError, which names the file `where`, if
+    the text does not describe an object, is too long or too deeply nested, or has YAML aliases.
+    With aliases, a few lines can describe an object that fills the memory. Raises MissingExtra if
+    PyYAML is not installed.
     """
     try:
         import yaml

@@ -30,4 +30,4 @@ SENTENCES = (
     "it was the age of foolishness, it was the epoch of belief, it was the epoch of incredulity, "
     "it was the season of light, it was the season of darkness, it was the spring of hope.",
 )
-"""Sentences in many scripts: most tokenizers without byte pieces lack some of the characters."""
+"""Sentences in many scripts. Most tokenizers without byte pieces lack some of their characters."""

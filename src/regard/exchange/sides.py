@@ -16,10 +16,10 @@ from regard.text.tokenizer import EOS
 
 
 class OurSide:
-    """A `Side` of a certificate: an opened model of regard.
+    """A model of regard, as one of the two models that a certificate compares; see `Side`.
 
-    `rules` are the settings of the search, but beam and alpha are given to the method `beam`. If
-    `rules` is None, the settings in the model's recipe are used.
+    `rules` are the settings of the search, except beam and alpha: these two are arguments of the
+    method `beam`. If `rules` is None, the settings in the model's recipe are used.
     """
 
     def __init__(self, model: Model, rules: SearchRecipe | None = None):

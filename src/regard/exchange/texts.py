@@ -85,8 +85,8 @@ class SpecialNames:
     """The names of special pieces in a vocabulary; None if the foreign program has no such piece.
 
     `pad` is the padding, and `end` ends source and target. `unknown` stands for pieces that the
-    vocabulary lacks. The decoder begins with the piece `begin`. The decoder never outputs `begin`
-    or `pad`, unless the piece is also `end`.
+    vocabulary lacks. The decoder begins with the piece `begin`. The decoder outputs the piece
+    `begin` or `pad` only if the same piece is also `end`.
     """
 
     pad: str | None
@@ -138,10 +138,10 @@ def tokenizer_of(
     one for each; they replace the files `texts.vocabularies`. With `restricted`, words are divided
     only into pieces of the vocabulary and single characters.
 
-    Raises ModelError if a file cannot be read, is damaged or does not fit the model; RecipeError if
-    `texts` names too few files, too many files or languages, files and languages that cannot be
-    combined, or a language whose code is not two or three lower-case letters; MissingExtra if a
-    library that the tokenizer needs is not installed.
+    Raises ModelError if a file cannot be read, is damaged or does not fit the model. Raises
+    RecipeError if `texts` has too few or too many files, if its files and languages cannot be
+    combined, if it has too many languages, or if the code of a language is not two or three
+    lower-case letters. Raises MissingExtra if a library that the tokenizer needs is not installed.
     """
     texts.refuse_unfit()
     known = _known(texts, given, shared)

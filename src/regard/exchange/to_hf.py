@@ -85,8 +85,8 @@ def positions_of(model: Model) -> int:
     """The value of `max_position_embeddings` in the exported model: its number of positions.
 
     If the model has a foreign tokenizer, as most imported models do, this is `data.max_length`. If
-    the tokenizer is regard's own, this is `data.max_length` + `search.max_extra`, enough for the
-    longest source and its output, but at least LEAST_POSITIONS.
+    the tokenizer is regard's own, this is `data.max_length` + `search.max_extra`, but at least
+    LEAST_POSITIONS. This is enough for the longest source and its output.
     """
     longest = model.recipe.data.max_length
     if isinstance(model.tokenizer, ForeignTokenizer):

@@ -16,7 +16,7 @@ except ModuleNotFoundError:
     raise MissingExtra("ONNX", "exchange") from None
 
 LOOP = "translate_ids.py"
-"""The name of the decoding program, a copy of onnx_loop.py, that is written beside the graphs."""
+"""The name of the decoding program beside the graphs; the program is a copy of onnx_loop.py."""
 _APART = 2**30
 """If the weights have more bytes than this, each graph has a second file, for its weights. A file
 that contains a graph cannot have more than 2 GiB; half of that leaves a margin."""

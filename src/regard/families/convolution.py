@@ -15,10 +15,10 @@ from regard.equations import Computing
 class Convolution(Computing):
     """A convolution whose kernel sees `kernel` positions that are `dilation` apart.
 
-    With `causal`, the kernel sees the position itself and earlier positions. Otherwise, the kernel
-    sees positions from `reach` // 2 before the position itself to `reach` - `reach` // 2 after it;
-    `reach` is (`kernel` - 1) * `dilation`. Before the first position and after the last position of
-    its input, the kernel sees zeros.
+    With `causal`, the kernel sees the position itself and earlier positions. Otherwise, the first
+    position that the kernel sees is `reach` // 2 before the position itself, and the last one is
+    `reach` - `reach` // 2 after the position itself; `reach` is (`kernel` - 1) * `dilation`. Before
+    the first position and after the last position of its input, the kernel sees zeros.
     """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, *, causal: bool):

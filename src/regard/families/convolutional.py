@@ -29,8 +29,8 @@ HALF = 0.5**0.5
 """A sum of two independent terms of equal variance, multiplied by this number, has the variance of
 one term."""
 EMBEDDED = 0.1
-"""Embeddings are multiplied by this number. Before training, this number is therefore the standard
-deviation of the token embeddings. With larger inputs, gates would change the variance."""
+"""Embeddings are multiplied by this number, so that token embeddings begin with this standard
+deviation. With larger inputs, gates would change the variance."""
 
 KeysValues = tuple[Tensor, Tensor]
 """The keys and the values of the sources in a batch, each [rows, source, d_model]. The keys are the
@@ -101,8 +101,9 @@ class DecoderConvolution(GatedLayer):
     ) -> Float[Tensor, "rows target d"]:
         """The layer's output, from its input y; `convolved` is the convolution of y, twice as wide.
 
-        Attention gives a mean over the source. The mean is multiplied by `scale`: if all attention
-        weights are equal, the product has the variance of a single position.
+        Attention gives a mean over the source, and a mean has a smaller variance than one position.
+        So the mean is multiplied by `scale`. Then, if all attention weights are equal, the product
+        has the variance of a single position.
         """
         h = F.glu(convolved)
         # `attend` divides scores by sqrt(width), and ConvS2S does not. So the query is multiplied

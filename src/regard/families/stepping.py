@@ -30,12 +30,12 @@ class StepState:
         return sentences, beams
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> Self:
-        """The state with only these hypotheses, in this order.
+        """The state with only the hypotheses `rows`, in the order of `rows`.
 
-        In the new state, hypothesis b of sentence s is the hypothesis that has the number
-        `rows[s, b]` in the old state. The old state numbers hypothesis b of sentence s as
-        s * beams + b. All hypotheses in `rows[s]` must belong to one sentence. Sentences may be
-        left out, but must keep their order.
+        `rows` has numbers of hypotheses in the old state, where hypothesis b of sentence s has the
+        number s * beams + b. In the new state, hypothesis b of sentence s is the hypothesis
+        `rows[s, b]`. All hypotheses in `rows[s]` must belong to one sentence. Sentences may be left
+        out, but must keep their order.
         """
         sentences, beams = self.shape
         past = tuple(x.flatten(0, 1)[rows] for x in self.past)
@@ -56,7 +56,7 @@ def is_real(rows: Rows) -> Bool[Tensor, "rows length"]:
 
 
 def reversal(real: Bool[Tensor, "rows length"]) -> Int[Tensor, "rows length"]:
-    """For each position, the position of the token that moves there if sentences are reversed.
+    """The index that reverses each sentence: for each new position, the old position of its token.
 
     Padding, which follows a sentence, does not move.
     """

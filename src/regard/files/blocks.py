@@ -55,8 +55,8 @@ class Blocks:
         Before the folder is made, every line is read: `measure` is called with the lines of a block
         and the number of its first line, from 0. `measure` returns the number of the block's source
         tokens, or raises DataError. Raises RegardError if the folder cannot be made or opened, is
-        damaged or was begun with other settings, if the output exists although blocks are missing,
-        or if `source` cannot be read or changes while it is read.
+        damaged or was begun with other settings. Also raises RegardError if the output exists
+        although blocks are missing, or if `source` cannot be read or changes while it is read.
         """
         begun = self._read_manifest()
         if not begun or self.missing():
@@ -70,8 +70,8 @@ class Blocks:
             except RegardError:
                 if not self._read_manifest():  # no other command has made the folder meanwhile
                     raise
-        # The next line may remove the temporary folder of another command that is still making it.
-        # `write_sealed` then fails in that command, which finds the manifest and joins in.
+        # The next line may remove a temporary folder in which another command still writes. Then
+        # `write_sealed` fails in that command, which finds this command's manifest and joins in.
         self._remove_leftovers()
         with refusing_write_errors(self.folder):
             self._open_claims()
@@ -84,9 +84,10 @@ class Blocks:
     def join_in(self) -> bool:
         """Wait until the process of rank 0 has made the folder; then return True.
 
-        Returns False if there is no folder but the output exists: its blocks have been joined, or
-        it is an older file, which `begin` refuses. Raises RegardError if the manifest cannot be
-        read, is damaged or has other settings, or if the file "claims" cannot be opened.
+        Returns False if the output exists and the folder does not: either the blocks have been
+        joined, or the output is an older file, which `begin` refuses. Raises RegardError if the
+        manifest cannot be read, is damaged or has other settings, or if the file "claims" cannot be
+        opened.
         """
         while True:
             if self._read_manifest():
@@ -110,8 +111,8 @@ class Blocks:
         `translate` is called with the lines of a block and the number of its first line, from 0,
         and returns the block's text. `listen` is called from time to time with the indices of the
         missing blocks. With `wait`, return only when no block is missing: if another process ends
-        before its block is finished, the block is written here. Raises RegardError if `source` has
-        changed or cannot be read, or if a block cannot be locked or written.
+        before its block is finished, this process writes the block. Raises RegardError if `source`
+        has changed or cannot be read, or if a block cannot be locked or written.
         """
         while missing := self.missing():
             if any(self._is_free(number) for number in sorted(missing)):
@@ -239,9 +240,9 @@ class Blocks:
     def _claim(self, number: int, *, wait: bool = False) -> bool:
         """Lock byte `number` of the file "claims"; the file may end before that byte.
 
-        Returns True after locking. If another process holds the lock, the call waits if `wait` is
-        True; if not, it returns False. Raises RegardError if locking fails for another reason, for
-        example because the file system has no locks.
+        Returns True after locking. If another process holds the lock, this method waits if `wait`
+        is True, and returns False if `wait` is False. Raises RegardError if locking fails for
+        another reason, for example because the file system has no locks.
         """
         kind = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
         try:

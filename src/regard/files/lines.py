@@ -1,11 +1,11 @@
 """Read text files that have one sentence on each line, as the corpora have (§5.1).
 
 Plain, .gz, .xz and .zst files are recognised by their first bytes, not by their names; "-" is
-standard input. Memory is limited for every file: it is read block by block, and a line longer than
-LONGEST_LINE is refused.
+standard input. Even a large file needs little memory: a file is read block by block, and a line
+longer than LONGEST_LINE is refused.
 
-Only a line feed ends a line. A carriage return before it is dropped, and so is a byte order mark at
-the start of the file; nothing else is changed.
+Only a line feed ends a line. A carriage return before a line feed is dropped, and so is a byte
+order mark at the start of the file; nothing else is changed.
 """
 
 import gzip
@@ -32,8 +32,8 @@ READ_BYTES = 2**18
 MOST_GROWTH, FREE_GROWTH = 200, 2**25
 """An archive is refused if it unpacks to more than 200 times its size and more than 32 MiB."""
 _ZSTD_INPUT, _XZ_INPUT = 2**10, 2**16
-"""Compressed bytes of zstd and of xz that are unpacked at once; zstd may return 32,000 times as
-many."""
+"""Numbers of compressed bytes, of zstd and of xz, that are unpacked at once. zstd may return 32,000
+times as many bytes."""
 _ZSTD_WINDOW = 2**27
 
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
@@ -46,11 +46,11 @@ def read_lines(
 ) -> Generator[str, None, None]:
     """The lines of a file, without line feeds; the last line of the file needs no line feed.
 
-    After each block, `read` is called with the number of bytes of the file, before unpacking, that
-    were read since the last call; for a pipe, `read` is never called. Raises DataError for a
-    missing or unreadable file, a directory, text that is not UTF-8, binary content, an archive that
-    is damaged, truncated or grows too much, and a line over LONGEST_LINE. The error names the file
-    and, if one line is wrong, the line.
+    After each block, `read` is called with the number of bytes that were read from the file since
+    the last call; of a compressed file, these are compressed bytes. For a pipe, `read` is never
+    called. Raises DataError for a missing or unreadable file, a directory, text that is not UTF-8,
+    binary content, an archive that is damaged, truncated or grows too much, and a line over
+    LONGEST_LINE. The error names the file and, if one line is wrong, the line.
     """
     number = 0
     for block in read_blocks(path, read):
@@ -133,8 +133,8 @@ def text_of_lines(lines: Iterable[str]) -> str:
     """The text of a file that has these lines, with a line feed after each line.
 
     `read_lines` reads the same lines from this file, but drops a carriage return at the end of a
-    line. If the first line begins with a byte order mark, or like an archive or a PDF, the text
-    begins with an additional byte order mark, which `read_lines` drops.
+    line. If the first line begins with a byte order mark, or with the first bytes of an archive or
+    a PDF, one more byte order mark is put before the text. `read_lines` drops this mark.
     """
     text = "".join(f"{line}\n" for line in lines)
     first = text[:20].encode()

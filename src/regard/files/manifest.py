@@ -98,7 +98,7 @@ def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
 
 
 def unseal(directory: Path) -> dict[str, Any]:
-    """Return the manifest, without its checksum, after verifying it and every file that it lists.
+    """Verify the manifest and every file that it lists; return the manifest without its checksum.
 
     Raises ModelError, which names the path, if a file is missing, damaged, not a regular file or
     outside the directory. Raises Unreadable if a file may be undamaged but cannot be read now, or

@@ -1,8 +1,8 @@
 """Files and directories that are written completely or not at all, even if the process is killed.
 
 A file or directory is written under a temporary name in the same folder, synced to the disk, and
-renamed. After a kill or a power cut, the complete old or the complete new file or directory is
-there. A temporary file or directory may be left; `remove_leftovers` removes it.
+renamed. After a kill or a power cut, the old version or the new version is there, and it is
+complete. A temporary file or directory may be left; `remove_leftovers` removes it.
 """
 
 import errno
@@ -127,7 +127,7 @@ def parents_made(path: Path) -> Iterator[None]:
 def refuse_unwritable(directory: Path) -> None:
     """Raise RegardError if no file can be made in a directory, which need not exist yet.
 
-    Call this before long work, which should not end in this error. No file is left behind.
+    Call this before long work, so that the work does not end in this error. No file is left behind.
     """
     with (
         suppress(_Tried),

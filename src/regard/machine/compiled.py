@@ -19,8 +19,8 @@ from regard.machine.devices import GRAPHS, free_memory
 OPTIONS = {"triton.mix_order_reduction": False}
 """Options of the compiler; an option that the installed PyTorch lacks is left out. The gradient
 of layer normalisation needs sums along each row and sums along each column. By default, the
-compiler makes a single kernel of both. On an H200, this kernel takes twice as long as two separate
-kernels."""
+compiler makes a single kernel for both. On an H200, this kernel takes twice as long as the two
+separate kernels that the compiler makes with this option."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -32,8 +32,8 @@ def compiled(
 
     With `graphs`, the kernels are captured in CUDA graphs, and the tensors that a call returns are
     overwritten by the next call. `backend` is the compiler's name in torch.compile; only "inductor"
-    takes account of `graphs`. Compiling the function, or its backward pass, may fail with any
-    exception, for example if there is no C compiler.
+    uses `graphs`. Compiling the function, or its backward pass, may fail with any exception, for
+    example if there is no C compiler.
     """
     # Hide Inductor's warnings: they advise programmers, not the users of a program.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\._inductor")

@@ -78,9 +78,9 @@ class Copies(Generic[_Task, _Result]):
     def __iter__(self) -> Iterator[_Result]:
         """Yield `job(task)` for each task, in order.
 
-        An exception that a job raises is raised here in place of the job's result, and so is the
-        exception of a result that cannot be pickled. Raises RegardError if a copy has ended, for
-        example because it was killed.
+        If a job raises an exception, or if its result cannot be pickled, the exception is raised
+        here in place of the result. Raises RegardError if a copy has ended, for example because it
+        was killed.
         """
         left, busy = iter(range(self._count)), set[Connection]()
         answers: dict[int, tuple[_Result, Exception | None]] = {}

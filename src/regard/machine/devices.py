@@ -18,8 +18,8 @@ from regard.machine.memory import all_bytes
 
 GRAPHS = threading.Lock()
 """A thread holds this lock while it releases memory, or records a CUDA graph for decoding. PyTorch
-cannot release memory while a thread records, and its random number generator serves one recording
-at a time. Compiled training steps record their graphs without this lock."""
+cannot release memory while a thread records, and only one recording at a time can use PyTorch's
+random number generator. Compiled training steps record their graphs without this lock."""
 _SHORT = (
     "DefaultCPUAllocator",
     "CUDA error: out of memory",
@@ -57,7 +57,7 @@ def choose_device() -> torch.device:
 
 @cache
 def _refuse_too_old(number: int) -> None:
-    """Raise TrainingError if this GPU is older than all that the installed PyTorch supports."""
+    """Raise TrainingError if this GPU is older than any that the installed PyTorch supports."""
     known = [int(name[3:].rstrip("af")) for name in torch.cuda.get_arch_list() if name[:3] == "sm_"]
     major, minor = torch.cuda.get_device_capability(number)
     if known and 10 * major + minor < min(known):
@@ -161,9 +161,9 @@ def wait_for_stream(device: torch.device) -> None:
 
 @contextmanager
 def random_numbers_kept(device: torch.device) -> Iterator[None]:
-    """A context that at its end restores PyTorch's random number generators for CPU and device.
+    """After a `with` block, restore PyTorch's random number generators for CPU and device.
 
-    The numbers that PyTorch draws after the context therefore do not depend on the context.
+    The numbers that PyTorch draws after the block therefore do not depend on the block.
     """
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         yield

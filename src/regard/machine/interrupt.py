@@ -45,7 +45,7 @@ class Interrupt:
 
 @contextmanager
 def interruptible(patient: bool = False) -> Iterator[Interrupt]:
-    """A context in which an `Interrupt`, which is yielded, handles SIGNALS; see `handled_by`.
+    """Yield an `Interrupt`, which handles SIGNALS in the `with` block; see `handled_by`.
 
     The first signal that comes is recorded, and does not end the process. `patient` is the argument
     of `Interrupt`.
@@ -81,9 +81,9 @@ def handled_by(
 def signals_blocked() -> Iterator[None]:
     """Block SIGNALS for this thread in a `with` block, and for the processes that it starts there.
 
-    If a signal comes within the block, the process reacts to the signal after the block or, if it
-    has a thread that does not block the signal, at once. In the started processes, the signals stay
-    blocked.
+    If a signal comes within the block, the process reacts to the signal after the block. But if
+    another thread of the process does not block the signal, the process reacts at once. In the
+    started processes, the signals stay blocked.
     """
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # child processes inherit the mask
     try:

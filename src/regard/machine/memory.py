@@ -72,7 +72,7 @@ def restart_peak(device: torch.device) -> int:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """The peak of memory use since `restart_peak`, in bytes; on a CPU, of resident memory."""
+    """The peak, in bytes, since `restart_peak`; on a CPU, it is the peak of resident memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     most = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -174,8 +174,8 @@ class Processes:
     def watch(self, over: threading.Event) -> None:
         """End this process if it waits for another process of this host that has ended.
 
-        Usually the connection to that process breaks, which ends the wait. But in some cases, gloo
-        closed the connection and waited nevertheless. This method runs in a thread of its own, and
+        Usually the connection to that process breaks, which ends the wait. But sometimes gloo goes
+        on waiting, although the connection is closed. This method runs in a thread of its own, and
         returns when `over` is set.
         """
         while not over.wait(SECONDS_TO_NOTICE / 5):
@@ -192,8 +192,8 @@ class Processes:
     def _ended(self) -> list[int]:
         """The ranks of the processes that have ended.
 
-        If no process has ended yet, wait for one, but at most SECONDS_TO_DIE, because the
-        connections of a process break a moment before the process has ended.
+        The connections of a process break a moment before the process has ended. So if no process
+        has ended yet, wait for one, but at most SECONDS_TO_DIE.
         """
         until = time.monotonic() + SECONDS_TO_DIE
         while not (ended := [rank for rank in range(self.count) if not self._lives(rank)]):

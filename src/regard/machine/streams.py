@@ -26,11 +26,11 @@ class Streams:
     ) -> Generator[Done, None, None]:
         """Yield `work(item)` for each item, in order.
 
-        `work` must not return tensors on the device: they may not be computed yet. If an item
+        `work` must not return tensors on the device, which may still be computing them. If an item
         fails, or the generator is closed, items that have not begun are left out, and this method
-        waits for those that have begun.
+        waits for the items that have begun.
         """
-        wait_for_stream(self._device)  # all threads may use what the caller's stream has computed
+        wait_for_stream(self._device)  # then all threads can use what the caller's stream computed
         futures = [self._pool.submit(work, item) for item in items]
         try:
             for future in futures:

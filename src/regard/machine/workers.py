@@ -66,9 +66,9 @@ class Workers:
     def map(self, job: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
         """Yield `job(task)` for each task, in order; only a few tasks are read in advance.
 
-        `job` is pickled once for each process, and may keep state there. An error of a job,
-        or a RegardError that iterating over `tasks` raises, is raised here after the results of the
-        earlier tasks. Raises RegardError if a process was killed.
+        `job` is pickled once for each process, and may keep state in the process. If a job raises
+        an error, or if iterating over `tasks` raises a RegardError, the error is raised here after
+        the results of the earlier tasks. Raises RegardError if a process was killed.
         """
         if not self._processes:
             yield from map(job, tasks)

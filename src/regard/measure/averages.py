@@ -34,8 +34,8 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
     At first, the model is the average of at most `training.average` checkpoints. Averages of fewer
     and fewer of these checkpoints are measured until the loss rises. Another average is tried only
     if its measurement is expected to end within `seconds` of the call. The first checkpoint that
-    `to_average` returns is in every average. If the step of this checkpoint was validated, the
-    checkpoint alone is compared, too, by its loss in the journal. All losses of a call are written
+    `to_average` returns is in every average. If the journal has the loss of this checkpoint alone,
+    this loss is compared with the losses of the averages, too. All losses of a call are written
     into the journal. If an earlier call wrote losses for the same step of the run, these losses
     are used, and nothing is measured. If some of the checkpoints are gone or damaged, the model
     stays as it is. Raises Interrupted if a signal comes before the losses are written, and the

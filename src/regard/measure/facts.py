@@ -19,7 +19,7 @@ from regard.text.opening import open_tokenizer
 
 
 class _Known(BaseModel):
-    """The base of JSON objects that other programs may have written; unknown fields are ignored."""
+    """Base class for JSON objects that other programs may have written; ignores unknown fields."""
 
     model_config = ConfigDict(strict=True)
 
@@ -66,8 +66,8 @@ def recipe_and_facts(directory: Path) -> tuple[Recipe, Facts]:
     """The recipe of a run or a model, and the facts that its files show.
 
     Raises ModelError if the directory holds neither a run nor a model, or if one of its files is
-    damaged. Raises the errors of `begun`, `unseal` and `open_tokenizer` and, if prepared data is
-    inside, of `prepared_manifest`.
+    damaged. Raises the errors of `begun`, `unseal` and `open_tokenizer`. If prepared data is inside
+    the directory, also raises the errors of `prepared_manifest`.
     """
     if is_prepared(directory):
         raise ModelError(f"{directory}: is prepared data: name a run, a model or a recipe")

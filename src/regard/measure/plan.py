@@ -72,7 +72,7 @@ class Plan(Outline):
     flop_per_step: float
     """Mean number of operations of a step in all processes together, as `cost.flop` counts them."""
     single_precision_flop_per_second: float
-    """The measured speed that a process sustains in a matrix product in fp32."""
+    """The measured speed of one process in a matrix product in fp32."""
 
     @property
     def seconds_left(self) -> float:

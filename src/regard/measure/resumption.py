@@ -34,12 +34,12 @@ def verify_resume(
     weights, moments and random states must equal those of the newest checkpoint.
 
     For this test, the run must have two checkpoints that are at most `steps` steps apart, and
-    `recipe` and `data` must be those of the run. A cooldown that was planned for other settings
-    must have ended at the older checkpoint or before. Each checkpoint must have been made by one
-    process, because one process cannot repeat the sums of several processes. If one of these
-    conditions is not met, `steps` steps (at least two) are made twice from the second newest
-    checkpoint, or from the only one: once without a stop and once with a stop. Both must end with
-    equal numbers.
+    `recipe` and `data` must be those of the run. If a cooldown was planned before the settings of
+    the run changed, it must have ended at the older checkpoint or before. Both checkpoints must
+    have been made by one process, because one process cannot repeat the sums of several processes.
+    If one of these conditions is not met, the test begins at the second newest checkpoint, or at
+    the only one. From there, `steps` steps (at least two) are made twice, once without a stop and
+    once with a stop. Both repetitions must end with equal numbers.
 
     Returns a sentence that says what was compared. `warn` is called for damaged checkpoints. Raises
     TrainingError if the numbers differ, and ModelError if there is no checkpoint, if all are
@@ -67,7 +67,7 @@ def verify_resume(
             what = f"a replay to step {last} without a stop"
             expected = _replayed(base, scratch / "whole", recipe, data, last)
             span = None
-        stop = (base.step + expected.step) // 2  # `base.step` if one step is repeated
+        stop = (base.step + expected.step) // 2  # if only one step is repeated: `base.step`
         stops = sorted({stop, expected.step} - {base.step})
         replayed = _replayed(base, scratch / "stopped", recipe, data, *stops, cooldown=span)
         sums = [[c.manifest["files"][name] for name in COMPARED] for c in (replayed, expected)]

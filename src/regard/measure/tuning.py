@@ -32,8 +32,8 @@ BEAMS = (8, 6, 12)
 
 FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
 """Beam and alpha are tuned only if at least FEWEST sentences can be used. If the run's time is
-limited, TRIED_FIRST sentences are translated to measure the time of a sentence, and only so many
-sentences are used that the time should suffice for MANY_ENOUGH settings."""
+limited, TRIED_FIRST sentences are translated to measure the time of a sentence. The number of
+sentences is then reduced until the time should be enough for MANY_ENOUGH settings."""
 AVERAGES = 0.3
 """If the time for tuning is limited, about this share of the time may be spent on choosing how many
 checkpoints are averaged."""
@@ -113,9 +113,10 @@ def _alpha(tried: Sequence[Tried], own: float) -> float:
     The smoothed BLEU of an alpha is a weighted mean: the BLEU of the alpha has the weight 2, and
     the BLEU of each neighbour, the next smaller and the next larger tried alpha, has weight 1. This
     avoids an alpha whose neighbour has a very low BLEU: on another text, BLEU may already be low at
-    this alpha. The smallest and the largest alpha are not chosen if their only neighbour has a
-    higher BLEU: beyond them, BLEU was not measured and may be still lower. Of several alphas with
-    the highest mean, the one nearest to `own`, the recipe's alpha, is chosen.
+    this alpha. The smallest alpha has only one neighbour, and so has the largest. Such an alpha is
+    not chosen if its neighbour has a higher BLEU: beyond this alpha, BLEU was not measured, and may
+    be even lower. If several alphas have the highest mean, the alpha nearest to `own`, the recipe's
+    alpha, is chosen.
     """
     ordered = sorted(tried, key=lambda one: one.alpha)
 
@@ -149,7 +150,7 @@ def keep_chosen(directory: Path, tried: Sequence[Tried]) -> None:
 def write_tuned(
     journal: Journal, step: int, sentences: int, own: SearchRecipe, tried: Sequence[Tried]
 ) -> None:
-    """Write a `tuned` record: the results, and the beam and alpha of `own`, used before tuning."""
+    """Write a `tuned` record: the results, and the beam and alpha before tuning, from `own`."""
     before = {"beam": own.beam, "alpha": own.alpha}
     results = [one._asdict() for one in tried]
     journal.write("tuned", step=step, sentences=sentences, own=before, tried=results)
@@ -215,10 +216,11 @@ def _ended(run: Run, step: int) -> list[Record]:
 
 
 def _keep_earlier(run: Run, ended: Sequence[Record]) -> None:
-    """Keep the result of the last tuning, unless the recipe's beam and alpha were never tried.
+    """Keep the result of the last tuning, if a tuning has tried the beam and alpha of the recipe.
 
-    A tuning always tries the recipe's own beam and alpha. So values that were never tried were
-    set after the last tuning, and these values stay. `ended` are the records that `_ended` returns.
+    Each tuning tries the beam and alpha that the recipe has at that time. So if no tuning has tried
+    those of the recipe, they were set after the last tuning, and they stay. `ended` are the records
+    that `_ended` returns.
     """
     given = run.setup.recipe.search
     tried = [[Tried(**one) for one in r["tried"]] for r in ended if r["event"] == "tuned"]
@@ -237,7 +239,7 @@ def _keep_earlier(run: Run, ended: Sequence[Record]) -> None:
 def _affordable(translator: Translator, sources: Sequence[str], seconds: float) -> int:
     """Estimate how many sentences can be translated MANY_ENOUGH times within `seconds`.
 
-    TRIED_FIRST of them are translated to measure the speed.
+    To measure the speed, TRIED_FIRST of the `sources` are translated.
     """
     began = time.monotonic()
     tried = len(translator.translate(spread(sources, TRIED_FIRST), split=True))

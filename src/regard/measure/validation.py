@@ -49,10 +49,10 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
     `accuracy` (of the next sub-word, in per cent); `bleu` (cased, on the first
     `validate_sentences` sentences), with its `bleu_tokenizer`; and `samples`, with source, output
     and reference. `bleu` and `samples` are absent if `validate_sentences` is 0. For a parser, `f1`
-    replaces `bleu`: the F1 of EVALB for sentences of all lengths, by its parameter file
-    COLLINS.prm, which does not count the bracket TOP around each tree. Several processes divide the
-    validation set among themselves. Raises DataError if a sentence has more tokens than the model
-    will have positions, MissingExtra if BLEU's tokenizer is not installed, and the errors of
+    replaces `bleu`: the F1 of EVALB for sentences of all lengths, with the parameters of
+    COLLINS.prm. These parameters leave out the bracket TOP around each tree. Several processes
+    divide the validation set among themselves. Raises DataError if a sentence is longer than the
+    learned positions allow, MissingExtra if BLEU's tokenizer is not installed, and the errors of
     `Pairs.open` and `open_tokenizer`. The callable raises TrainingError if a pair does not fit the
     memory.
     """
@@ -127,19 +127,25 @@ def _f1(outputs: list[str], references: list[str], _: Recipe) -> float:
 
 
 def compare_trees(found: Iterable[Tree], gold: Iterable[Tree]) -> LengthSummary:
-    """EVALB's figures by COLLINS.prm, for sentences of all lengths; trees are given without TOP."""
+    """EVALB's figures with the parameters of COLLINS.prm, for all sentence lengths.
+
+    The given trees have no bracket TOP around them.
+    """
     found, gold = list(found), list(gold)
     parameters = replace(COLLINS, max_errors=len(gold))
     return score_brackets(map(_for_evalb, gold), map(_for_evalb, found), parameters).all
 
 
 def _for_evalb(tree: Tree) -> bytes:
-    """The tree within TOP as bytes; blanks in words, which EVALB cannot read, are replaced by _."""
+    """The tree inside a bracket TOP, as bytes.
+
+    EVALB cannot read a word that contains a blank, so each blank in a word becomes _.
+    """
     return bracketed(Tree(TOP, (without_blanks(tree),))).encode()
 
 
 def _refuse_beyond_positions(pairs: Pairs, recipe: ModelRecipe, data: Path) -> None:
-    """Raise DataError if a sentence has more tokens than the model will have positions.
+    """Raise DataError if a sentence is longer than the number of positions that the model learns.
 
     Validation, unlike training, keeps long sentences; without this check, the first validation
     would fail, perhaps after hours of training.

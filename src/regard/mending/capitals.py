@@ -16,8 +16,8 @@ a small letter."""
 _EARLIER = 4
 """If a word has as many pieces with a capital as in small letters, the ids of the first pieces of
 the two forms are compared, because frequent pieces mostly have small ids. The word gets a capital
-if its first id with a capital is less than 1 / _EARLIER times its first id in small letters. So
-`Tom` gets a capital; `The` does not, although many sentences begin with `The`."""
+if the id of the form with a capital is less than 1 / _EARLIER times the id of the form in small
+letters. So `Tom` gets a capital; `The` does not, although many sentences begin with `The`."""
 
 
 class Recased(NamedTuple):
@@ -29,14 +29,14 @@ class Recased(NamedTuple):
 
 
 def recased(tokenizer: AnyTokenizer, line: str) -> Recased | None:
-    """The line with fewer capitals; None if `line` has few, or if they suit the vocabulary.
+    """The line with fewer capitals; None if it has few capitals, or if they suit the vocabulary.
 
-    A line with many capitals has at least two words. All its letters are capitals, or it is a
-    title: at least two words have _LONG letters or more, and each of these words begins with a
-    capital. Each word of the line is then written in small letters, with one capital, or as it is,
-    whichever has the fewest pieces; if two forms have equally many, `_EARLIER` decides. So most
-    names keep their capitals. The new line begins with a capital. The prefix of the line, such as
-    `>>de<<`, is kept.
+    A line has many capitals if it has at least two words and all its letters are capitals, or if it
+    is a title. In a title, at least two words have _LONG letters or more, and each of these words
+    begins with a capital. Each word of the line is written in small letters, with one capital, or
+    as it is. The form with the fewest pieces is taken; if two forms have equally many, `_EARLIER`
+    decides. So most names keep their capitals. The new line begins with a capital. The prefix of
+    the line, such as `>>de<<`, is kept.
     """
     text = line.removeprefix(tokenizer.prefix(line)).lstrip()
     words = [letters for word in text.split() if (letters := [*filter(str.isalpha, word)])]

@@ -11,9 +11,9 @@ Flaw = Literal["echo", "repetition", "truncation"]
 
 COPIES, COPIES_IN_WORD, _LONGEST_PERIOD = 3, 4, 4
 """A repetition is a group of 1 to _LONGEST_PERIOD words, each with a letter in it, that comes
-COPIES times in a row. A group of 2 to _LONGEST_PERIOD letters is a repetition, too: within a word
-if it comes COPIES_IN_WORD times in a row, because people write "hahaha"; in a text of one word, and
-in scripts without spaces, if it comes COPIES times."""
+COPIES times in a row. A group of 2 to _LONGEST_PERIOD letters is a repetition, too, if it comes
+COPIES times in a row in a text of one word or in a script without spaces. In a word of a longer
+text, the group must come COPIES_IN_WORD times, because people write "hahaha"."""
 FEWEST_ECHOED = 3
 """A text with fewer words than this is never an echo: it may be a name, which is not translated.
 Words without a letter, such as numbers, are not counted."""

@@ -19,8 +19,8 @@ class Mended:
 
     translations: list[Translation]
     """At least one translation; the best comes first. All scores use the length penalty of the
-    first search. Translations of the second search stay in the order of that search, whose length
-    penalty may be another one."""
+    first search. Translations of the second search are sorted by the length penalty of the second
+    search, which may be another one."""
     flaws: tuple[Flaw, ...] = ()
     """Flaws of the best translation."""
     retried: bool = False
@@ -40,9 +40,10 @@ def mended(
     translations without flaws, they replace the first ones; otherwise the first ones are returned
     with their flaws. If `retry` is False, there is no second search.
 
-    A sentence with many capitals that do not suit the vocabulary is searched for again even if its
-    translation looks right. The second search gets the sentence with fewer capitals. If all letters
-    of the sentence are capitals, the translations that this search finds are put in capitals, too.
+    If a sentence has many capitals, and more pieces because of them (`capitals.recased`), it is
+    searched for again, even if its translation looks right. The second search gets the sentence
+    with fewer capitals. If all letters of the sentence are capitals, the translations that this
+    search finds are put in capitals, too.
 
     A sentence is not searched for again if the text that the second search would get has more than
     `translator.longest` pieces, </s> included.
@@ -64,8 +65,8 @@ def _search_again(
 ) -> None:
     """Search again for results that look wrong, and for sentences with too many capitals.
 
-    `retried` of their results becomes True. Translations without flaws replace the first ones; if
-    the second search finds none, the first ones stay. Sentences that are too long are left out.
+    Each of these results gets `retried` = True. Translations without flaws replace the first ones;
+    if the second search finds none, the first ones stay. Sentences that are too long are left out.
     """
     wrong = [i for i, it in enumerate(results) if it.flaws or asked[i].text != sentences[i]]
     wrong = [i for i in wrong if asked[i].pieces <= translator.longest]
@@ -104,7 +105,7 @@ def _pieces(translator: Translator, sentences: Sequence[str]) -> list[int]:
 
 
 def _better(first: Mended, sound: list[Translation]) -> Mended:
-    """A result with the `sound` translations, but with no more than `first` has.
+    """A result with the `sound` translations, at most as many as `first` has.
 
     If `sound` is empty, the result has the translations and flaws of `first`.
     """

@@ -104,8 +104,8 @@ class WithoutRepetition:
         logits = logits.clone()
         logits[:, PAD] = -torch.inf
         for period in range(1, min(LONGEST_PERIOD, (written.shape[1] + 1) // 3) + 1):
-            # If each of the last `recent` tokens equals the token one period before it, and the
-            # next token does so, too, that token completes the third copy of a group.
+            # Each of the last `recent` tokens may equal the token `period` places before it. If the
+            # next token then does so, too, the next token completes the third copy of a group.
             recent = 2 * period - 1
             same = (written[:, -recent:] == written[:, -recent - period : -period]).all(dim=1)
             forbidden = written[:, -period].unsqueeze(1)

@@ -35,7 +35,7 @@ class Axis:
         return math.log10(value) if self.log else value
 
     def marks(self, low: float, high: float) -> list[tuple[float, str]]:
-        """The place on the axis, and the text, of each mark between the places `low` and `high`.
+        """For each mark between the places `low` and `high`, its place on the axis and its text.
 
         Marks are at round values.
         """

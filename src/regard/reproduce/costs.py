@@ -56,7 +56,8 @@ def seconds(layer: str, sizes: Sizes, rows: int = 1) -> tuple[float, float]:
     Each time is the shortest of at least REPEATED passes. Memory that a pass frees is kept for the
     next pass.
     """
-    # If freed memory were returned, page faults would take half of the time for long sequences.
+    # If freed memory went back to the operating system, page faults would take half of the time
+    # for long sequences.
     keep_freed_memory()
     torch.manual_seed(1)
     module, x = _made(layer, sizes, rows)
@@ -75,8 +76,8 @@ def seconds(layer: str, sizes: Sizes, rows: int = 1) -> tuple[float, float]:
 def _device(layer: str) -> torch.device:
     """The device on which the operations and the memory of a layer are measured.
 
-    It is the meta device, which computes no values, or the CPU for the recurrent layer, which is
-    measured faster on the CPU.
+    For most layers, it is the meta device, which computes no values. For the recurrent layer, it is
+    the CPU, because measuring this layer takes less time there.
     """
     return torch.device("cpu" if layer == "recurrent" else "meta")
 

@@ -21,7 +21,7 @@ States = Float[Tensor, "rows n d"]
 
 
 class SelfAttention(nn.Module):
-    """Equation (1) in one head, without projections: the input is the queries, keys and values."""
+    """Equation (1) in one head, without projections: queries, keys and values are the input."""
 
     def forward(self, x: States) -> States:
         """Every position attends to every position."""

@@ -53,8 +53,9 @@ def rows_in_training(study: Study, experiments: Sequence[Experiment]) -> list[st
     """A text for each run that is in training now: row, seed and progress; [] if there is none."""
     journals = sorted((study.out / "runs").glob("*/journal.jsonl"))
     recent = [path for path in journals if time() - path.stat().st_mtime < RECENT]
-    # At scale small, the call of `recipes` below may choose the recipe of base. If no run is in
-    # training, another thread may be choosing this recipe, which should not be chosen twice.
+    # At scale small, `recipes` below chooses the recipe of base if it is not chosen yet. As long as
+    # no run is in training, another thread may be choosing it, and it should not be chosen twice.
+    # So `recipes` is called only if a run is in training.
     if not recent:
         return []
     recipes = {n: r for one in experiments for n, r in one.recipes(study).items()}

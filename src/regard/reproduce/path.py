@@ -38,8 +38,8 @@ def _one_more(layer: str, sizes: Sizes, count: int, x: Tensor, states: Tensor) -
         _positive(recurrent)
         return OneStep(recurrent)(x, states if count > 1 else torch.zeros_like(states))
     if layer == "dilated":
-        # With dilations 1, k, k^2, ..., the k states that the kernel of a layer reads depend on k
-        # adjacent ranges of positions.
+        # With dilations 1, k, k^2, ..., a kernel reads k states, which depend on k adjacent ranges
+        # of positions. So with each layer, a state depends on k times as many positions.
         return _positive(Convolutional(sizes.d, sizes.k, sizes.k ** (count - 1)))(states)
     return _positive(LAYERS[layer](sizes))(states)
 

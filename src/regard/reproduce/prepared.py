@@ -21,10 +21,10 @@ def refuse_another_scale(study: Study) -> None:
 def prepare_text_once(study: Study) -> None:
     """Prepare the text of the scale once, in `study.out`.
 
-    Raises DataError if the directory was begun at another scale, if the prepared data cannot be
-    read, or if no study was begun in the directory, but its folders corpus, data or trees have
-    files; RegardError if a file cannot be written; and the errors of the scale's `fetch` and
-    `prepare`, for example DataError if the text is missing.
+    Raises DataError if the directory was begun at another scale, or if the prepared data cannot be
+    read. Raises DataError, too, if the folders corpus, data or trees in the directory have files,
+    although no study was begun there. Raises RegardError if a file cannot be written. Raises the
+    errors of the scale's `fetch` and `prepare`, for example DataError if the text is missing.
     """
     with locked(study.out / ".prepare.lock"):
         _refuse_foreign(study)
@@ -38,8 +38,9 @@ def prepare_text_once(study: Study) -> None:
 def begin_directory(study: Study) -> None:
     """Make the directory of a study that needs no text.
 
-    Raises DataError if the directory was begun at another scale, or if no study was begun in it,
-    but its folders corpus, data or trees have files; RegardError if a file cannot be written.
+    Raises DataError if the directory was begun at another scale, or if its folders corpus, data or
+    trees have files, although no study was begun there. Raises RegardError if a file cannot be
+    written.
     """
     with locked(study.out / ".prepare.lock"):
         _refuse_foreign(study)

@@ -20,9 +20,9 @@ class Scale(Protocol):
     """A size at which the tables are made.
 
     `parts.kept` keeps numbers with the settings that they depend on, and refuses the numbers if the
-    settings change. The settings of some parts include the repr of a scale. The repr therefore
-    leaves out fields that a later version may extend, such as a recipe. The settings of a recipe
-    are kept with the row that is trained with this recipe.
+    settings change. The settings of some parts include the repr of a scale, so the repr should stay
+    the same in later versions. Therefore it leaves out fields that a later version may extend, such
+    as a recipe. A changed recipe is noticed, too: the settings of each training contain its recipe.
     """
 
     @property

@@ -28,10 +28,10 @@ TIMED_N, TIMED_ROWS = 512, 8
 """The value of n at which layers of several widths d are timed, and the number of sequences. With
 only one sequence, a recurrent layer would spend most of its time on reading weights from memory."""
 TIMED_DS = {"separable": (*DS, 4096)}
-"""The widths d at which a layer is timed; a layer that is not listed is timed at DS. Up to
-d = 1,024, much of a separable convolution's time grows with d, not with the square of d. No other
-layer is timed at d = 4,096: the weights of a recurrent layer, for example, would not fit the caches
-of a processor."""
+"""The widths d at which a layer is timed; a layer that is not listed is timed at DS. A separable
+convolution is also timed at d = 4,096, because up to d = 1,024, much of its time grows with d, not
+with the square of d. No other layer is timed at d = 4,096: the weights of a recurrent layer, for
+example, would not fit the caches of a processor."""
 _PRINTED = {
     "self-attention": TABLE_1["Self-Attention"],
     "with projections": TABLE_1["Self-Attention"],
@@ -88,8 +88,8 @@ def _tasks(study: Study) -> list[Task]:
 
 def _part(layer: str) -> str:
     # Earlier versions measured other sizes, and named the parts table1-NAME or table1-layer-NAME.
-    # Under such a name, `parts.kept` would refuse the numbers of an earlier version. Under the new
-    # name, it does not read these numbers, so the layer is measured again.
+    # If the name were still the same, `parts.kept` would find the numbers of an earlier version and
+    # raise an error. With the new name, it finds no numbers, and the layer is measured again.
     return f"table1-cost-{layer.replace(' ', '-')}"
 
 

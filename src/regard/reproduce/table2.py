@@ -127,8 +127,8 @@ def translate_unseen(
     `members` are the seeds of the models that translate together: base models for an ensemble, one
     model for any other row. If the row has several runs with a seed, the run with the highest BLEU
     on the development set translates. Returns BLEU by sacreBLEU (13a), and BLEU as the script of
-    the paper's authors counts it. Both are 0 if the training of a run that is to translate
-    diverged. Returns None if a run of the row with one of these seeds is not finished.
+    the paper's authors counts it. Both values are 0 if one of the translating models diverged in
+    training. Returns None if a run of the row with one of these seeds is not finished.
     """
     runs = []
     for seed in members:
@@ -193,7 +193,8 @@ def _ours(study: Study, row: TriedRow, numbers: Figures) -> tuple[str, ...]:
 def _ensemble_cells(study: Study, numbers: Figures) -> tuple[str, ...]:
     name = _ensemble(study)
     found = numbers.get((f"unseen-{name}", 1))
-    # One ensemble has the models of all seeds: only the first of the cells for seeds has its BLEU.
+    # The ensemble has the models of all seeds, so it has only one BLEU. The cell of the first seed
+    # shows this BLEU, and the cells of the other seeds show no figure.
     none = [None] * (len(study.seeds) - 1)
     return (name, *_scores([found, *none]), *[NONE] * 4, "done" if found else "waiting")
 

@@ -81,12 +81,12 @@ def write_tables(
     """Write the tables as they are now, and index.html, into `study.out`; return the tables.
 
     All rows of a table are written, even if `study.rows` names only some of them. A table of
-    `experiments` has the seeds of `study` and, from its JSON file, the seeds with finished tasks. A
-    table that only `every` has is written and returned, too, if an earlier call wrote its files
-    into `study.out`; it keeps the seeds of its JSON file. Processes that share a study take turns,
-    so that a table never loses a row, and index.html never loses a table. Raises the errors of
-    `finished`, DataError if a JSON file is damaged or unreadable, and RegardError if a file cannot
-    be written.
+    `experiments` has the seeds of `study`. It also keeps those seeds of its JSON file that have
+    finished tasks. The other tables of `every` are written and returned only if an earlier call
+    wrote their files into `study.out`; they keep the seeds of their JSON files. Processes that
+    share a study take turns, so that a table never loses a row, and index.html never loses a table.
+    Raises the errors of `finished`, DataError if a JSON file is damaged or unreadable, and
+    RegardError if a file cannot be written.
     """
     with locked(study.out / ".tables.lock"):
         tables = []
@@ -111,7 +111,7 @@ def write_tables(
 
 
 def _with_seeds_of_table(study: Study, one: Experiment, *, anew: bool) -> Study:
-    """The study with the seeds in the JSON file of a table, which the experiment `one` makes.
+    """The study with the seeds in the JSON file of the table that the experiment `one` makes.
 
     If `anew` is True, the study keeps its own seeds, too. The study is returned unchanged if the
     JSON file is missing, or has no seeds. Raises DataError if the file is damaged or unreadable.

@@ -136,11 +136,12 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
     """Write `recipe` and the tokenizer of `data` into a run directory, unless they are there.
 
     A recipe.toml that means the same recipe is not replaced, even if its text differs: an older
-    version of regard wrote fewer fields. If only the section [search] and, in [training], `steps`,
-    `minutes`, `validate_every` and `save_every` change, a finished model in the directory stays
-    valid until training has made a new model. This finished model keeps its own section [search],
-    which may have been tuned. Before any other change, the model's manifest is removed, which makes
-    the model invalid. Raises RegardError if a file cannot be written.
+    version of regard wrote fewer fields. Some changes leave a finished model in the directory valid
+    until training has made a new model: changes of the section [search], and changes of `steps`,
+    `minutes`, `validate_every` and `save_every` in the section [training]. The finished model keeps
+    its own section [search], which may have been tuned. Before any other change, the model's
+    manifest is removed, which makes the model invalid. Raises RegardError if a file cannot be
+    written.
     """
     path, before, its = directory / "recipe.toml", begun(directory), recipe
     if before is not None and (directory / MANIFEST).exists():

@@ -17,7 +17,7 @@ LONGEST_CLOSING, LONGEST_TUNING = 1800.0, 3600.0
 """The most seconds that the fractions reserve. If the work after the last step is estimated to take
 longer, more is reserved for this work."""
 ENOUGH = 10
-"""The time of a step is known after the first step of a command and this many further steps."""
+"""The time of a step counts as known when a command has made this many steps after its first."""
 
 
 def tuning_seconds(minutes: float) -> float:
@@ -74,9 +74,9 @@ class Clock:
 
         The first three numbers are flags, 0 or 1. They ask to save a checkpoint for averaging, to
         save one for resuming, and to end the run because its time is over. The fourth number asks
-        for a cooldown of this many steps; 0 asks for none. Only the first process asks for these.
-        One flag follows for each signal of `SIGNALS`. The caller adds up the numbers of all
-        processes for `due`.
+        for a cooldown of this many steps; 0 asks for none. In all processes but the first, the four
+        numbers are 0. One flag follows for each signal of `SIGNALS`. The caller adds up the numbers
+        of all processes for `due`.
         """
         recipe, first, now = self._recipe, self._processes.first, time.monotonic()
         by_clock = first and 0 < recipe.save_minutes <= (now - self._due_saved_at) / 60
@@ -118,8 +118,8 @@ class Clock:
     def _step_time(self, state: TrainingState, seconds: float) -> float:
         """The mean time in seconds of the steps since this command's first step; 0 if not known.
 
-        The time of validations and saves between these steps is included. One more step than
-        `state` counts has been made, and the run has taken `seconds`. The first step is left out,
+        The time of validations and saves between these steps is included. `state` does not yet
+        count the newest step. The run has taken `seconds` so far. The first step is left out,
         because it also loads code. Steps of earlier commands are left out, because they may have
         been slower or faster.
         """
@@ -157,9 +157,10 @@ class Clock:
         """Count the minutes to the next save from now on.
 
         An `extra` save, which serves only to continue from, does not delay the next regular save.
-        Also estimate how long the work at the end of the run takes: 1.5 times the longest time so
-        far from a call of `due` to the end of the save after it. This time includes a validation,
-        if one was due. The factor 1.5 leaves time to average the checkpoints.
+        Also estimate how long the work at the end of the run takes. For each save, the time from
+        the last call of `due` to the end of the save is measured; it includes a validation, if one
+        was due. The estimate is 1.5 times the longest of these times. The factor 1.5 leaves time to
+        average the checkpoints.
         """
         self._saved_at = time.monotonic()
         if not extra:

@@ -36,7 +36,7 @@ from regard.run.setup import Setup
 from regard.run.state import TrainingState
 
 ORIGIN = "from.json"
-"""The file of a run that names the model with whose weights the run began (`run.finetuning`)."""
+"""The file of a run that names the model whose weights the run began with (`run.finetuning`)."""
 
 
 class RunDirectory:

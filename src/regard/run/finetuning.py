@@ -65,7 +65,7 @@ def refuse_other_model(
 
 
 def open_origin(directory: Path, run: Path) -> Model:
-    """Open the model in `directory`, with whose weights the run in `run` begins.
+    """Open the model in `directory`; the run in `run` begins with the weights of this model.
 
     Raises RegardError if the model is missing or damaged, or if `directory` and `run` are the same
     directory.

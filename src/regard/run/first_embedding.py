@@ -129,10 +129,10 @@ def _strongest(
 ) -> tuple[Float[Tensor, "directions"], Float[Tensor, "entries directions"]]:
     """The largest singular values of the matrix, and their left singular vectors.
 
-    Each vector has a number for each sub-word. There are `count` singular values, the largest
-    first, or fewer if there are fewer sub-words or pairs. In each vector, the number with the
-    largest absolute value is made positive, because the signs that the library returns depend on
-    its version and its threads.
+    `Occurrences.weights` describes the matrix. Each vector has a number for each sub-word. There
+    are `count` singular values, the largest first, or fewer if there are fewer sub-words or pairs.
+    In each vector, the number with the largest absolute value is made positive, because the signs
+    that the library returns depend on its version and its threads.
     """
     per_pair, per_entry = _products(occurrences)
     entries, pairs = len(occurrences.entry_counts), len(occurrences.pair_counts)
@@ -152,7 +152,7 @@ _Product = Callable[[Tensor], Tensor]
 
 
 def _products(occurrences: Occurrences) -> tuple[_Product, _Product]:
-    """Two functions: the products of the transposed matrix and of the matrix with a tensor."""
+    """Two functions that multiply a tensor: by the transposed matrix, and by the matrix itself."""
     weights = occurrences.weights()
     order = occurrences.pairs.argsort(stable=True)
     entries_by_pair, weights_by_pair = occurrences.entries[order], weights[order]
@@ -174,7 +174,7 @@ def _sums(
 ) -> Float[Tensor, "sums width"]:
     """Weighted sums of rows: sum 0 adds the first `counts[0]` terms, sum 1 the next `counts[1]`.
 
-    A term is a row of `rows`, named by its index in `chosen`, times its number in `weights`.
+    Term i is the row of `rows` with the index `chosen[i]`, multiplied by `weights[i]`.
     """
     starts = counts.cumsum(0) - counts
     return F.embedding_bag(chosen, rows, starts, mode="sum", per_sample_weights=weights)

@@ -56,8 +56,9 @@ class Run:
             shard           divide weights and moments among the processes
             began           the value of `time.monotonic` at which `training.minutes` start; None
                             means now
-            cooldown        the step before a cooldown, and the last step in it, if the recipe sets
-                            none and the run repeats a part of another run
+            cooldown        for a run that repeats a part of another run, and whose recipe has no
+                            cooldown: the last step before the other run's cooldown, and the last
+                            step of that cooldown
 
         Raises the errors of `Setup.open` and, without `accept_changes`, of `refuse_another_recipe`.
         Raises InUse if another process trains in the directory, and RegardError if the directory
@@ -140,5 +141,5 @@ class Run:
         other processes return an empty dict. Raises the errors of `RunDirectory.finish`.
         """
         self.clock.count_time(state)
-        forget_programs(self.setup.device)  # averaging and tuning can use their memory
+        forget_programs(self.setup.device)  # leaves more memory for averaging and tuning
         return self.directory.finish(self.setup, state)

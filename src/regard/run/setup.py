@@ -90,7 +90,7 @@ class Setup:
 
     @cached_property
     def source_characters(self) -> str | None:
-        """The training sources' characters beyond ASCII, by `data.characters.source_characters`.
+        """The characters beyond ASCII in the training sources, by the module `data.characters`.
 
         None for a parser or a foreign tokenizer.
         """

@@ -299,7 +299,7 @@ class Exchange:
         """The number of updates since memory last ran out."""
 
     def agree(self) -> None:
-        """Unless `settled`, raise OutOfMemory in all processes if one of them is out of memory."""
+        """Raise OutOfMemory in all processes if one is out of memory; if `settled`, do nothing."""
         if not self.settled:
             self.processes.agree_on_memory()
 

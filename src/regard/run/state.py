@@ -34,8 +34,8 @@ class TrainingState:
     no_better: int = 0
     """The number of validations since the best one."""
     ended: float = 0.0
-    """The value of `training.minutes` when the run's time, or its planned cooldown, was over; 0
-    before that."""
+    """The value that `training.minutes` had when the run's time, or its planned cooldown, was over;
+    0 before that."""
     cooldown_minutes: float = 0.0
     """The value of `training.minutes` for which the cooldown was planned; 0 before that."""
     cooldown_steps: int = 0
@@ -99,7 +99,7 @@ class Due(NamedTuple):
     save: bool
     """Save a checkpoint that may be averaged."""
     resume: bool
-    """Save a checkpoint which, if `save` is False, serves only to continue from."""
+    """Save a checkpoint to continue from; if `save` is False, it will not be averaged."""
     leave: bool
     """Whether a signal has come; if so, save, even if no save is due, and raise Interrupted."""
 

@@ -45,9 +45,10 @@ def score_translations(
 ) -> TranslationScores:
     """BLEU, chrF and TER of a corpus of detokenised translations.
 
-    `references` holds one or more reference translations of the whole corpus, each of as many
-    sentences as `hypotheses`. `tokenizer` divides text into words for BLEU. Raises DataError if
-    lengths differ or there is nothing to score, and MissingExtra if the tokenizer is not installed.
+    `references` holds one or more reference translations of the whole corpus. Each of them has as
+    many sentences as `hypotheses`. `tokenizer` divides text into words for BLEU. Raises DataError
+    if lengths differ or there is nothing to score, and MissingExtra if the tokenizer is not
+    installed.
     """
     _refuse_misaligned(hypotheses, references)
     metrics = _metrics(tokenizer, references)
@@ -84,7 +85,7 @@ def compare_translations(
 
     Each system is compared with the first one. Samples are drawn from a fixed seed, unless
     SACREBLEU_SEED is in the environment. Raises the same errors as `score_translations`, and
-    DataError for a SACREBLEU_SEED that is no seed.
+    DataError if the value of SACREBLEU_SEED cannot be used as a seed.
     """
     metrics = _metrics(tokenizer, references)
     return {name: compare_by(metric, systems, references) for name, metric in metrics.items()}
@@ -97,8 +98,8 @@ def compare_by(
 
     Each system is compared with the first one.
 
-    Raises DataError if lengths differ, if there is nothing to score, or for a SACREBLEU_SEED that
-    is no seed.
+    Raises DataError if lengths differ, if there is nothing to score, or if the value of
+    SACREBLEU_SEED cannot be used as a seed.
     """
     for system in systems:
         _refuse_misaligned(system, references)
@@ -110,9 +111,9 @@ def compare_by(
     signatures, results = test()
     ((name, signature),) = signatures.items()
     column = cast(list[Result], results[name])
-    # sacreBLEU draws samples of the first system and then, for each other system, of the first and
-    # of the other system. So the rows of scores are of the systems 1, 1, 2, 1, 3, ..., and the rows
-    # 0, 2, 4, ... have each system once.
+    # sacreBLEU scores the samples of the first system. Then, for each other system, it scores the
+    # samples of the first system again, and of the other system. So the rows of scores belong to
+    # the systems 1, 1, 2, 1, 3, ..., and the rows 0, 2, 4, ... have each system once.
     drawn = np.array(sampled.scores).reshape(-1, _SAMPLES)[::2]
     figures = [_figure(one, column[0], its) for one, its in zip(column, drawn, strict=True)]
     return figures, str(signature)

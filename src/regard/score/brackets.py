@@ -23,7 +23,7 @@ class Message(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """Our note on a line that EVALB cannot hold, misreads, or reads again and again without end."""
+    """Our note on a line that EVALB has no room for, misreads, or never finishes reading."""
 
     side: Literal["gold", "test"]
     line: int
@@ -31,7 +31,7 @@ class Remark(NamedTuple):
 
 
 class TooManyErrors(DataError):
-    """The comparison ended at a message that had more than `max_errors` messages before it."""
+    """The comparison ended: a message came after more than `max_errors` other messages."""
 
 
 def compare(
@@ -40,9 +40,9 @@ def compare(
     """Compare trees line by line, as bytes, with one sentence on each line.
 
     Yields rows and messages in the order in which EVALB prints them, and our remarks between them.
-    Raises TooManyErrors after a message that has more than `parameters.max_errors` messages before
-    it. A word without a bracket of its own always raises TooManyErrors, because EVALB repeats its
-    message about such a word without end.
+    Raises TooManyErrors after a message if more than `parameters.max_errors` messages came before
+    this message. A word without a bracket of its own always raises TooManyErrors, because EVALB
+    repeats its message about such a word without end.
     """
     errors, line, test_lines = _Errors(parameters.max_errors), 0, iter(test)
     for line, gold_line in enumerate(gold, start=1):
@@ -74,7 +74,7 @@ _UNEVEN = "Number of lines unmatch (too many lines in {} file)"
 
 @dataclass
 class _Errors:
-    """Counts messages; raises TooManyErrors after a message that has more than `most` before it."""
+    """Counts messages; raises TooManyErrors after a message if more than `most` came before it."""
 
     most: int
     before: int = 0

@@ -99,10 +99,10 @@ def report_translations(
 ) -> dict[str, ReportedScore]:
     """The scores bleu_13a, bleu_intl, bleu_paper, chrf2 and ter of each system.
 
-    `steps` prepare the text, in `language`, for bleu_paper alone. If `tokenizer` is neither 13a nor
-    intl, BLEU by this tokenizer, such as bleu_char, is a sixth score, and comes first. Each system
-    is compared with the first one. Raises the errors of `compare_by`, and MissingExtra if the
-    tokenizer is not installed.
+    `language` is the language of the text. `steps` prepare the text for bleu_paper alone. If
+    `tokenizer` is neither 13a nor intl, BLEU by this tokenizer, such as bleu_char, is a sixth
+    score, and comes first. Each system is compared with the first one. Raises the errors of
+    `compare_by`, and MissingExtra if the tokenizer is not installed.
     """
     own = {} if tokenizer in ("13a", "intl") else {f"bleu_{tokenizer}": tokenizer}
     metrics: dict[str, Metric] = {
@@ -136,7 +136,7 @@ def score_by_steps(
 
 
 def looks_tokenised(lines: Sequence[str]) -> bool:
-    """Whether most lines that end in a full stop have a blank before it."""
+    """Whether most of the lines that end in a full stop have a blank before this full stop."""
     stops = [line for line in lines if line.rstrip().endswith(".")]
     return sum(line.rstrip().endswith(" .") for line in stops) > len(stops) / 2
 

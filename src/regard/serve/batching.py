@@ -41,9 +41,8 @@ class Batcher(Generic[_Item, _Result]):
     request count as at most half of `most`, rounded up, so that a single long request does not keep
     out other requests. Requests take turns: each batch begins with the first waiting sentence of
     the next request. A batch has at most `budget` tokens, padding included, unless it is a single
-    sentence.
-    The thread waits at most `wait` seconds for a batch to fill. If the future of a waiting sentence
-    is cancelled, the sentence is not translated.
+    sentence. The thread waits at most `wait` seconds for a batch to fill. If the future of a
+    waiting sentence is cancelled, the sentence is not translated.
     """
 
     def __init__(

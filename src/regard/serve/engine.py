@@ -72,7 +72,7 @@ class Engine:
     """A translator with a queue of sentences.
 
     The queue refuses sentences while it has `most_waiting` or more, as `Batcher` counts them. With
-    `retry`, there is a second search for each sentence whose translation looks wrong, or which has
+    `retry`, a sentence is searched for again if its translation looks wrong, or if the sentence has
     many capitals that do not suit the vocabulary (`mended`). A sentence that was split, because it
     was too long for the model, is not searched for again. Engines that share the lock `turn`
     translate one after another, so that each can use all cores.
@@ -126,8 +126,8 @@ class Engine:
     def submit(self, requests: Sequence[SentenceRequest]) -> list[Future[Rendering]]:
         """Add sentences to the queue; return a future for each.
 
-        Raises QueueFull if `full` is True. A future raises the error that translating its batch
-        raised.
+        Raises QueueFull if `full` is True. If an error is raised while a batch is translated, the
+        futures of the batch raise this error.
         """
         return self._batcher.submit(requests)
 

@@ -18,8 +18,8 @@ log = logging.getLogger("regard.serve")
 
 MOST_DISCARDED = 32 * 2**20
 """If a body is too large, it is still read up to this many bytes before it is refused: many clients
-read an answer only after they have sent the whole body. A body is refused unread if the header
-Content-Length announces more bytes than this, and more than the limit of a body."""
+read an answer only after they have sent the whole body. If the header Content-Length announces more
+bytes than this, and more than the limit of a body, the body is refused and not read."""
 TRANSLATING = frozenset(["/translate", "/v1/translate", "/v1/look"])
 """Paths of the requests that put sentences into a queue."""
 HEADERS = {

@@ -126,8 +126,9 @@ class Detector:
         """The given languages, the most probable one first.
 
         Languages that py3langid does not know come last, with confidence 0. But if the text is
-        taken for one of them, they come first, and all languages have confidence 0. Languages that
-        differ only in region or script, such as pt-BR and pt-PT, get the same confidence.
+        taken for one of these unknown languages, all unknown languages come first, and every
+        language has confidence 0. Languages that differ only in region or script, such as pt-BR and
+        pt-PT, get the same confidence.
         """
         begin = text[:LOOKED_AT]
         if self._unknown and self._is_unknown(begin):

@@ -1,6 +1,6 @@
 """The main routes of LibreTranslate's interface, so that clients of LibreTranslate work unchanged.
 
-Their paths, fields and answers are described at https://libretranslate.com/docs. Routes that
+https://libretranslate.com/docs describes the paths, fields and answers of the routes. Routes that
 translate files or take suggestions are missing.
 """
 

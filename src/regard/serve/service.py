@@ -24,10 +24,10 @@ RETRY_AFTER = (1, 4)
 """If a queue is full, the client is told to try again after a random delay in this range, in
 seconds."""
 READ_INLINE = 2000
-"""The event loop's thread splits a plain text into sentences only if the text has at most this many
-characters. It counts the sub-words of the sentences that one model translates for a request only if
-these sentences have at most this many characters in total. Another thread does this work for more
-characters, and always splits HTML."""
+"""The most characters that the event loop's thread works on at once. There are two kinds of work:
+to split a plain text into sentences, and to count the sub-words of all sentences that a request has
+for one model. If there are more characters, another thread does the work. HTML is always split in
+another thread."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class ServerLimits:
     """A model refuses requests while at least this many sentences are in its queue; the sentences
     of one request count as at most half of this number."""
     a_minute: int = 0
-    """The requests that a key, or an address if there are no keys, may make at once, and then per
-    minute (`Allowance`); 0 means no limit."""
+    """The requests that a client may make at once, and then per minute (`Allowance`); 0 means no
+    limit. A client is an API key or, if the server has no keys, an address."""
     retry: bool = True
     """Whether sentences may be searched for again, for example if a translation looks wrong."""
 

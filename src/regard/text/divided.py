@@ -41,7 +41,7 @@ class Meetings:
 
 
 class DividedText:
-    """The words of a text as arrays over their bytes, one word after another.
+    """The words of a text, one after another, as arrays with one element for each byte.
 
     In each array, the element at the first byte of a piece describes the piece. `words` has words
     with their counts; each byte of a word is written as one character c. `ids[c]` is the piece for

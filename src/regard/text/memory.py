@@ -29,8 +29,9 @@ class WordIds(dict[str, bytes]):
             ids = self._encoded(word)
         if len(word) <= _MEMO_CHARACTERS:
             if len(self) >= _MEMO_WORDS:
-                # The full table becomes the table of older words, and this one begins again. If an
-                # older word occurs again, its ids are copied into the table of recent words.
+                # The table of recent words is full. A copy of it becomes the table of older words,
+                # and the table of recent words is emptied. If an older word occurs again, its ids
+                # are copied into the table of recent words.
                 self._older = dict(self)
                 self.clear()
             self[word] = ids

@@ -55,9 +55,9 @@ class Passage:
         """The text to write before `translation`, the translation of sentence `number`.
 
         `previous` is the translation of the sentence before. The text is kept[number], except in
-        one case. Chinese, Japanese, and some Korean sentences have no blank between them, so
-        kept[number] is empty. The text is then a blank if the language of the translations writes
-        blanks between sentences.
+        one case: kept[number] is empty, because the source has no blank between its sentences, as
+        in Chinese, Japanese and some Korean text, but the language of the translations writes
+        blanks between sentences. In this case, the text is a blank.
         """
         kept = self.kept[number]
         if number == 0 or kept or not previous or not translation:
@@ -106,7 +106,7 @@ def read_text(text: str, language: str) -> Passage:
 
 
 def read_html(text: str, language: str) -> Passage:
-    """Split the text of HTML into sentences; tags, and elements such as <script>, have none."""
+    """Split the text of HTML into sentences, without tags and elements such as <script>."""
     return _passage(_of_html(text, language), is_html=True)
 
 

@@ -24,16 +24,18 @@ _ASCII = {
 _BLANKS = re.compile("[ \t]+")
 FREQUENT = 8
 """A piece counts as frequent if it is in the first 1 / FREQUENT of the learned pieces, because the
-most frequent pieces are mostly learned first. So a blank character that only a few lines have,
-perhaps only lines of the target, counts as unknown. The no-break space that a French text has
-before each `!` counts as known."""
+most frequent pieces are mostly learned first. If a piece has only blanks, its characters count as
+known only if the piece is frequent. So the no-break space that a French text has before each `!`
+counts as known. A blank character that only a few lines have, perhaps only lines of the target,
+counts as unknown."""
 
 
 def texts_of_pieces(tokenizer: Tokenizer, ids: Iterable[int]) -> list[str]:
     """The text of each learned piece among `ids`, without incomplete characters.
 
-    Special tokens and the 256 pieces after them, which are single bytes, are left out. The
-    256 further single bytes of word pieces, and the symbols of trees, are not left out.
+    Special tokens and the 256 pieces after them, which are single bytes, are left out. A tokenizer
+    of word pieces has 256 more pieces that are single bytes. These, and the symbols of trees, are
+    not left out.
     """
     learned = [[i] for i in ids if i >= len(SPECIAL) + len(BYTE_ALPHABET)]
     return [piece.replace("\ufffd", "") for piece in tokenizer.decode(learned)]
@@ -76,7 +78,7 @@ class _Plainer(dict[int, str]):
 
     @cached_property
     def _known(self) -> frozenset[str]:
-        """ASCII, and the characters of learned pieces that are in source sentences of training.
+        """ASCII, and characters that both learned pieces and source sentences of training have.
 
         Letters count as known even if only targets have them: names are often copied. A learned
         piece that has only blanks is left out if it is not frequent (see FREQUENT).

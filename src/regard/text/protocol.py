@@ -44,10 +44,10 @@ class AnyTokenizer(Protocol):
         """
 
     def prefix(self, line: str) -> str:
-        """The beginning of a source line that instructs the model, such as `>>de<<`.
+        """The instruction to the model, such as `>>de<<`, with which a source line begins.
 
-        The prefix is not part of the sentence; "" means no prefix. If a long sentence is divided,
-        each part needs the prefix.
+        Returns "" for a line without an instruction. The instruction is not part of the sentence.
+        If a long sentence is divided, each part needs the instruction.
         """
 
     def encode(self, lines: Sequence[str], side: SideName = "source") -> list[list[int]]:

@@ -29,19 +29,19 @@ _COUNTRIES = {
     "jp": ("Japanese", "ja"), "kr": ("Korean", "ko"), "ua": ("Ukrainian", "uk"),
     "vn": ("Vietnamese", "vi"),
 }  # fmt: skip
-"""Codes of countries that are often taken for codes of languages; for each, the language and its
-right code. The code kr is also that of the language Kanuri, for which kau can be used instead."""
+"""Codes of countries that people often use by mistake as codes of languages; for each, the language
+and its right code. The language Kanuri also has the code kr; its other code, kau, can be used."""
 
 
 def script_of(lines: Iterable[str]) -> Script:
     """The script of a text, found from its first `LOOKED_AT_LINES` lines.
 
-    Three groups of letters are counted: Korean letters; Chinese characters and kana (the letters of
-    Japanese); and letters of scripts without blanks, such as Thai. The text is "spaced" if the
-    three groups have at most half of all letters. If they have more, the text is "Korean" if the
-    first group is larger than each of the others, or else "other unspaced" if the third group is
-    larger than the second. Any other text is "Chinese" if it has more than four times as many
-    Chinese characters as kana, or else "Japanese".
+    Three groups of letters are counted: Chinese characters and kana (the letters of Japanese);
+    letters of other scripts without blanks, such as Thai; and Korean letters. If the three groups
+    together have at most half of all letters, the text is "spaced". Otherwise, the largest group
+    decides; if groups are equally large, the one that is named first. If Chinese characters and
+    kana decide, the text is "Chinese" if it has more than four times as many Chinese characters as
+    kana, or else "Japanese".
     """
     text = "\n".join(islice(lines, LOOKED_AT_LINES))
     letters = len(_LETTER.findall(text))
@@ -75,9 +75,9 @@ def meet_without_blank(left: str, right: str, tail: int = 1) -> bool:
     """Whether no blank is written between `left` and `right`, as in Chinese and Japanese.
 
     It is enough that one of the last `tail` characters of `left`, or the first one of `right`, is
-    Chinese or Japanese. Between two quotations, curly closing quotation marks at the end of
-    `left` do not count if one of 。！？ precedes them. Korean text may have such characters, too,
-    but is written with blanks.
+    Chinese or Japanese. If `right` begins with “ or ‘, and `left` ends with one of 。！？ and then
+    with ” or ’, these closing marks are skipped. Korean text may have such characters, too, but is
+    written with blanks.
     """
     if right.startswith(("‘", "“")) and left.rstrip("’”").endswith(("。", "！", "？")):
         left = left.rstrip("’”")
@@ -96,7 +96,7 @@ def join_sentences(parts: Sequence[str]) -> str:
 
 
 def refuse_country(code: str) -> None:
-    """Raise RecipeError for the code of a country that is often taken for a language's code."""
+    """Raise RecipeError if `code` is a country's code that is often used for its language."""
     if code in _COUNTRIES:
         language, right = _COUNTRIES[code]
         raise RecipeError(f"{code} is the code of a country: the code of {language} is {right}")

@@ -1,11 +1,11 @@
 """§5.1 Sub-words: "Sentences were encoded using byte-pair encoding, which has a shared source-
 target vocabulary", or for English-French "a 32000 word-piece vocabulary".
 
-Both kinds of sub-words, also called pieces, are learned over bytes: a character is the bytes of its
-UTF-8 form, and each of the 256 bytes is a piece. So no character is unknown, and encoding and
-decoding restore every Unicode text exactly. A space is put before the first word. The line is cut
-before each space, and between letters, digits and other characters. Therefore, a word has the same
-pieces wherever it stands:
+Both kinds of sub-words, also called pieces, are learned from the bytes of the text in UTF-8, and
+each of the 256 bytes is a piece. So no character is unknown, and encoding and decoding restore
+every Unicode text exactly. A space is put before the first word. The line is cut before each space,
+and between letters, digits and other characters. Therefore, a word has the same pieces wherever it
+stands:
 
     "a rose is a rose"  ->  " a" " rose" " is" " a" " rose"  ->  pieces of each word
 
@@ -85,14 +85,13 @@ class Tokenizer:
     ) -> Tokenizer:
         """Learn a tokenizer with at most `vocabulary` entries.
 
-        The tokenizer has fewer entries if no pair of neighbouring pieces is left that occurs at
-        least twice. A tokenizer of word pieces also has fewer entries if no pair is left that would
-        make the text more likely. The last entries are `symbols`; no text is encoded as a symbol.
-        Lines of more than LONGEST_LEARNT characters are ignored. Equal lines in equal order give an
-        equal tokenizer. Raises RecipeError for a `vocabulary` that cannot hold the bytes and
-        symbols, DataError for a lone surrogate in the text.
+        Learning ends early if all pairs of neighbouring pieces occur only once. For word pieces, it
+        also ends early if joining a pair can no longer make the text more likely. The last entries
+        are `symbols`; no text is encoded as a symbol. Lines of more than LONGEST_LEARNT characters
+        are ignored. Equal lines in equal order give an equal tokenizer. Raises RecipeError for a
+        `vocabulary` that cannot hold the bytes and symbols, and DataError for a lone surrogate.
         """
-        # A byte is one entry of BPE. It is two word pieces: one begins a word, one continues it.
+        # BPE has one entry for each byte. Word pieces have two: to begin and to continue a word.
         forms = 1 if kind == "bpe" else 2
         least = len(SPECIAL) + forms * len(BYTE_ALPHABET) + len(symbols)
         if vocabulary < least:
@@ -110,8 +109,8 @@ class Tokenizer:
     def load(cls, path: str | Path) -> Tokenizer:
         """Read tokenizer.json; raises ModelError if it is missing, damaged or not made by regard.
 
-        Only the vocabulary and the merges of the file are used, because anybody may have made the
-        file: matching a regular expression of the file might never end.
+        Anybody may have made the file. So only its vocabulary and its merges are used, and not its
+        regular expressions: matching one of them might never end.
         """
         try:
             text = _read(Path(path))
@@ -153,7 +152,7 @@ class Tokenizer:
 
     @cached_property
     def entries(self) -> tuple[str, ...]:
-        """The names of all entries, in the order of their ids, as tokenizer.json writes them."""
+        """The names of all entries, as they stand in tokenizer.json, in the order of the ids."""
         named = self._library.get_vocab()
         return tuple(sorted(named, key=lambda name: named[name]))
 

@@ -13,9 +13,9 @@ pieces are neighbours no more often than by chance.
 
 A pair (a, b) that occurs n times raises L by about n log(n N / (c(a) c(b))). Some descriptions
 leave out the first n and the logarithm, and rank by n / (c(a) c(b)). That is a ranking by the gain
-of *one* occurrence: rare pairs are joined first, and a least count n must be chosen by hand. This
-module computes the gain of the whole text, without an approximation, so that rare pairs are not
-joined first; only pairs that occur once are left out.
+of *one* occurrence. It joins rare pairs first, so that a smallest allowed n must be chosen by hand.
+This module computes the exact gain for the whole text. So rare pairs do not come first, and only
+pairs that occur once are left out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -90,7 +90,7 @@ class Learner:
         self._pairs.score(np.arange(self._pairs.used))
 
     def join_best(self) -> tuple[str, str] | None:
-        """Join everywhere the pair that raises the likelihood most; return its two pieces.
+        """Join the pair that raises the likelihood most, at all its places; return its two pieces.
 
         Returns None if no pair that occurs at least LEAST times raises the likelihood.
         """
@@ -121,7 +121,7 @@ class Learner:
         return self.names[left] + self.names[right][len(self._mark) :]
 
     def _ways_to(self, name: str) -> list[int]:
-        """The numbers of the pairs that, if they were joined, would become the piece `name`."""
+        """The numbers of the pairs that would become the piece `name` if they were joined."""
         begin = len(self._mark) * name.startswith(self._mark)
         found = []
         for i in range(begin + 1, len(name)):
@@ -131,14 +131,14 @@ class Learner:
         return [pair for pair in found if pair is not None]
 
     def _part(self, parted: Meetings) -> None:
-        """Subtract from the counts the pairs of pieces that are no longer neighbours."""
+        """Lower the counts of the pairs in `parted`, whose pieces are no longer neighbours."""
         for left, right, _, weight in parted.by_pair():
             pair = self._pairs.find(left, right)
             if pair is not None:  # None means the pair that was joined, which is forgotten
                 self._pairs.change(pair, -weight)
 
     def _meet(self, met: Meetings) -> None:
-        """Add to the counts the pairs of pieces that have become neighbours."""
+        """Raise the counts of the pairs in `met`, whose pieces have become neighbours."""
         for left, right, starts, weight in met.by_pair():
             pair = self._pairs.find(left, right)
             if pair is None:
@@ -149,8 +149,8 @@ class Learner:
 def _most_frequent(words: Mapping[str, int]) -> list[tuple[str, int]]:
     """The most frequent words and their counts, with at most MOST_BYTES bytes together.
 
-    If only some of the equally frequent words fit, the first of them in `words` are taken. The
-    result is sorted by descending count; words with equal counts are sorted alphabetically.
+    If only some of several equally frequent words fit, those that come first in `words` are taken.
+    The result is sorted by descending count; words with equal counts are sorted alphabetically.
     """
     ordered = sorted(words.items(), key=lambda item: -item[1])
     ends = np.cumsum([len(word) for word, _ in ordered])
@@ -254,7 +254,7 @@ class _Pairs:
         self._gain[pairs] = np.where(n >= LEAST, self._gain_of(of), -np.inf)
 
     def score_around(self, pieces: Sequence[int], ways: list[int]) -> None:
-        """Compute again the gains of all pairs that contain one of `pieces`, and of `ways`.
+        """Compute again the gains of the pairs that have one of `pieces`, and of the pairs `ways`.
 
         The counts of `pieces` have changed. `ways` holds the numbers of the pairs that would become
         `pieces[-1]` if they were joined; their gains depend on the count of `pieces[-1]`.

@@ -13,7 +13,7 @@ MOST_WORDS / 2 most frequent ones are kept. Among equally frequent words, the fi
 
 
 def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
-    """A map from words of the lines to their counts; above MOST_WORDS, rare words are left out.
+    """A map from words to their counts; if there are more than MOST_WORDS, rare ones are left out.
 
     A space is put before each line, and lines are cut into words as in encoding: before each space,
     then by GPT-2's pattern, then into parts of at most `longest` bytes. As in GPT-2, each byte of a

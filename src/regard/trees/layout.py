@@ -64,8 +64,8 @@ def shown(text: str) -> str:
 
 
 def _is_control(character: str) -> bool:
-    # Control codes, surrogates, separators of lines and paragraphs, changes of the direction of
-    # writing, and code points that end in FFFE or FFFF count as control characters.
+    # Control characters here are control codes, surrogates, separators of lines and paragraphs,
+    # changes of the direction of writing, and code points that end in FFFE or FFFF.
     return (
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
         or unicodedata.bidirectional(character) in _DIRECTIONS

@@ -68,7 +68,7 @@ def delinearise(
 ) -> Tree:
     """The tree that the tokens describe; its leaves have the words `words`, from left to right.
 
-    The tags are `tags`, one for each word, or those among the tokens if `tags` is None. Raises
+    `tags` gives a tag for each word. If it is None, the tokens of the leaves are the tags. Raises
     IllFormed, which names the token, if the tokens are not a tree or do not have one leaf for each
     word. Raises ValueError if there are not as many `tags` as words.
     """

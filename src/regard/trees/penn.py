@@ -21,8 +21,8 @@ from regard.errors import DataError
 from regard.trees.tree import Tree
 
 MOST_TOKENS = 1_000_000
-"""A tree that is still open at the end of a line, after more brackets and words than this, is
-refused, because it probably lacks a closing bracket."""
+"""If a tree is still open at the end of a line, after more brackets and words than this, it is
+refused: a closing bracket is probably missing."""
 DEEPEST_INDENT = 30
 """The most levels by which `pretty` indents a line."""
 
@@ -41,10 +41,10 @@ _HEADER = "*x*"
 def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
     """Read the trees of a file, called `name` in messages; one tree is in memory at a time.
 
-    A line may end in a line feed, with or without a carriage return, or in neither. Raises
-    DataError, with file, line and column (from 1), for a bracket that is missing, surplus or empty;
-    for a word outside all brackets; for a word without a tag beside a bracketed phrase or word; and
-    for a tree that is too long (MOST_TOKENS).
+    The lines may have line ends (LF or CRLF) or none. Raises DataError, with file, line and column
+    (from 1), for a bracket that is missing, surplus or empty; for a word outside all brackets; for
+    a word that has no tag and stands beside a bracket; and for a tree that is too long
+    (MOST_TOKENS).
     """
     reader = _Reader(name)
     for number, line in _numbered(lines):
@@ -88,8 +88,8 @@ def bracketed(tree: Tree) -> str:
     """The tree on one line; `read_trees` restores the tree from this line.
 
     Round brackets in labels and words are written -LRB- and -RRB-, and are not restored. Raises
-    DataError for an empty word, blanks in a label or in a word without a tag, or blanks other than
-    single spaces in a word.
+    DataError for an empty word; for any blank in a label, or in a word without a tag; and for
+    blanks in another word that are not single spaces.
     """
     return str(tree.fold(_writable))
 
@@ -149,7 +149,7 @@ _ROUND = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
 class _Bracket:
     """A bracket that is still open, its place in the file, and its content read so far.
 
-    `texts` are the texts after the label that are not in brackets of their own.
+    `texts` are the texts that come after the label and have no brackets of their own.
     """
 
     label: str
@@ -264,7 +264,7 @@ def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def _score(line: str, name: str, number: int) -> tuple[float, int]:
-    """The score before the tab, and the tab's index; raises DataError without a finite score."""
+    """The score, and the index of the tab after it; raises DataError if the score is not finite."""
     score = line.partition("\t")[0]
     try:
         value = float(score)

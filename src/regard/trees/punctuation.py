@@ -1,8 +1,8 @@
-"""Punctuation marks and their Penn tags. With COLLINS.prm, EVALB leaves out words with these tags.
+"""Punctuation marks and their Penn tags, by which EVALB leaves out words.
 
-EVALB can compare a parse with the gold tree only if EVALB leaves out the same words in both trees.
-EVALB finds these words by the tags in each tree. So a parser must give punctuation marks the tags
-in `TAGS`.
+With its usual settings, COLLINS.prm, the scorer EVALB leaves out words with these tags. EVALB can
+compare a parse with the gold tree only if EVALB leaves out the same words in both trees. So a
+parser must give punctuation marks the tags in `TAGS`.
 """
 
 TAGS = frozenset({",", ":", ".", "``", "''"})

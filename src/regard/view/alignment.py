@@ -26,9 +26,9 @@ def aligned(
     The weights are the mean over all heads and layers of encoder-decoder attention. </s> is left
     out, because words without a counterpart often attend to </s>. Blanks and tabs between two words
     are first replaced by one blank, because each further blank would count as a word. Returns no
-    pairs if a text is blank, the sentence has more than `longest` pieces (</s> included), the
-    translation is too long for the model, the model has no encoder-decoder attention, or it is
-    unknown which pieces form a word.
+    pairs in these cases: a text is blank; the sentence has more than `longest` pieces (</s>
+    included); the translation is too long for the model; the model has no encoder-decoder
+    attention; or it is unknown which pieces form a word.
     """
     before, after = (re.sub("[ \t]+", " ", t).strip(" ") for t in (sentence, translation))
     [read], [made] = tokenizer.encode([before]), tokenizer.encode([after], "target")

@@ -104,8 +104,8 @@ class _Stack:
     def draw(self, memory: float | None) -> float:
         """Draw the stack, and return the y where its uppermost sub-layer ends.
 
-        `memory` is the y of the encoder's output, from which arrows lead to the decoder. To draw
-        the encoder itself, `memory` is None.
+        `memory` is the y of the encoder's output, from which arrows lead to the decoder. For the
+        encoder itself, give None.
         """
         y = self.bottom
         for sublayer in sublayers(self.name, self.layers, self.causal):
@@ -174,7 +174,7 @@ class _Stack:
     def _times(self, y: float) -> None:
         """Write the number of layers beside the stack, near the height y.
 
-        The layer's class and the parameters of one layer and of all layers are written below.
+        Below it, write the layer's class, and how many parameters one layer and all layers have.
         """
         drawing, count = self.drawing, len(self.layers)
         x = self.x + self.side * (_FRAME + 14)

@@ -10,8 +10,8 @@ LIGHTNESS, CHROMA = 0.61, 0.13
 With these values, every hue has a contrast of more than 3 : 1 with a white and with a dark page, as
 WCAG requires for graphics."""
 
-# _LMS is the matrix from OKLab's a and b to cube roots of cone responses, without the column of the
-# lightness, which is all ones. _RGB is the matrix from cone responses to linear RGB.
+# _LMS is the matrix from OKLab's a and b to cube roots of cone responses. The column for OKLab's
+# lightness is left out: it has only ones. _RGB is the matrix from cone responses to linear RGB.
 _LMS = (
     (0.3963377774, 0.2158037573),
     (-0.1055613458, -0.0638541728),

@@ -58,7 +58,7 @@ def plotting() -> Iterator[type[Figure]]:
 
 
 def _installed_fonts() -> list[str]:
-    """The names in `_FONTS` of fonts that matplotlib finds on this machine."""
+    """The names in `_FONTS` whose fonts matplotlib finds on this machine."""
     from matplotlib.font_manager import fontManager
 
     found = set(fontManager.get_font_names())

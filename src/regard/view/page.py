@@ -94,7 +94,7 @@ def _part(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """The source expression with which a content security policy allows only this text."""
+    """The checksum of a text, in the form with which a content security policy allows the text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

@@ -57,9 +57,9 @@ def pieces_of_words(pieces: Sequence[str], text: str) -> Words | None:
 
 
 def _letters(text: str) -> str:
-    """The text without differences of case, Unicode form and blanks, which tokenizers may change.
+    """The text in the form NFKD, casefolded and without blanks.
 
-    The text is casefolded and in the form NFKD, and has no blanks.
+    So the result is the same if a tokenizer changes the case, the Unicode form or the blanks.
     """
     return "".join(unicodedata.normalize("NFKD", text).casefold().split())
 

@@ -35,7 +35,7 @@ def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
 
         with record_attention(model) as recording:
             model(source, target)
-        recording["cross"][0]  # of the decoder's first layer
+        recording["cross"][0]  # the weights of the decoder's first layer
 
     The model's parameters may be in a layout for inference, as in `regard.arithmetic.layouts`.
     """
@@ -90,7 +90,8 @@ class _Recorder:
     def weigh(self, scores: Tensor, values: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
         """Return the sum of the values, weighted by the softmax of the scores; store the weights.
 
-        `by` computes only weighted sums. For the rows of a unit matrix, the sums are the weights.
+        `by` computes only weighted sums. If the values are the rows of a unit matrix, these sums
+        are the weights.
         """
         each = torch.eye(values.shape[2], dtype=values.dtype, device=values.device)
         weights = self._by.weigh(scores, each.expand(*values.shape[:2], -1, -1), mask, dropout)

@@ -35,7 +35,7 @@ def _rank(  # type: ignore[no-untyped-def]  # Triton knows no Python types
 
     A sentence has `number` values. `size` is a power of 2, and at least `number`.
     """
-    taken: tl.constexpr = -2147483648  # marks ranked values; it is below the integer of every value
+    taken: tl.constexpr = -2147483648  # marks ranked values; it is less than `ordered` of any value
     sentence = tl.program_id(0).to(tl.int64)
     index = tl.arange(0, size)
     x = tl.load(values + sentence * number + index, mask=index < number, other=0.0)

@@ -147,10 +147,10 @@ def encode_layers(
 ) -> None:
     """Turn x, the embedded sources of all sentences, into the output of the encoder, in place.
 
-    The positions of a sentence follow those of the sentence before. The queries of sentence s
-    attend to the positions from sources[s, 0], the sentence's first, up to, but not including,
-    sources[s, 1]. `sizes` holds the number of layers, the number of heads, d_k, d_v, d_ff and the
-    activation (`RELU` or `SWISH`).
+    The positions of a sentence follow those of the sentence before. The first position of sentence
+    s is sources[s, 0], and its queries attend to the positions from sources[s, 0] to
+    sources[s, 1] - 1. `sizes` holds the number of layers, the number of heads, d_k, d_v, d_ff and
+    the activation (`RELU` or `SWISH`).
     """
     layers, heads, d_k, d_v, d_ff, activation = sizes
     of_keys, of_values = heads * d_k, 2 * heads * d_k
@@ -214,7 +214,7 @@ def decode_layers(
     `past` and `memory` hold a key and a value for each layer and slot: `past` for decoded tokens,
     `memory` for the encoder's output. The key and the value of a row's last token are written to
     slot ancestry[row, -1] of `past`. The row attends to all slots ancestry[row] of `past`, and to
-    the slots of `memory` from sources[row, 0] up to, but not including, sources[row, 1].
+    the slots of `memory` from sources[row, 0] to sources[row, 1] - 1.
     `sizes` has the same entries as in `encode_layers`.
     """
     layers, heads, d_k, d_v, d_ff, activation = sizes

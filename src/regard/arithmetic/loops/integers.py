@@ -1,4 +1,4 @@
-"""Functions by which compiled loops multiply 8-bit integers with vector instructions of x86.
+"""Functions that multiply 8-bit integers in compiled loops, by vector instructions of x86.
 
 The VNNI instruction updates a vector of sums in int32: to each sum, it adds four products of an
 unsigned and a signed 8-bit integer. Processors with AVX2 but without VNNI need three instructions
@@ -69,9 +69,9 @@ def multiply(
 ) -> None:
     """Write s W^T * factors * scale + bias to y, [rows, outputs]; s and W have 8 bits.
 
-    `x`, [rows or more, inputs], holds the numbers s + 128, which are not negative. Its numbers of
-    rows and of inputs are multiples of 4. `weights` begins with W, as `pack` arranges it. There is
-    a factor for each row, and a scale and a bias for each output. The sums are exact.
+    `x`, [rows or more, inputs], holds the numbers s + 128, which are not negative. Both dimensions
+    of `x` are multiples of 4. `weights` begins with W, as `pack` arranges it. There is a factor for
+    each row, and a scale and a bias for each output. The sums are exact.
     """
     outputs, fours = y.shape[1], x.view(np.int32)
     size = (1 + fours.shape[1]) * _BLOCK

@@ -57,7 +57,7 @@ def loop_for(signature: str) -> Callable[[Function], Function]:
 
 
 def loop_for_weights(signature: str) -> Callable[[Function], Callable[[str], Function]]:
-    """A decorator for a loop whose weights, "{w}" in the signature, are of one of several types.
+    """A decorator for a loop whose weights can have several types: "{w}" in its signature.
 
     The decorator turns the loop into a function that takes the name of the type, such as "int8",
     and returns the compiled loop. The first call with a name compiles the loop for this type only,

@@ -95,7 +95,7 @@ def dropped_add_norm_backward(
     d_weight: Numbers,
     d_bias: Numbers,
 ) -> None:
-    """Write the gradients of x and y to `d_x` and `d_y`, from the `gradient` of the output.
+    """Compute the gradients of x and y from the output's `gradient`; write them to `d_x` and `d_y`.
 
     The gradients of LayerNorm's weight and bias are added to `d_weight` and `d_bias`. The arguments
     from `total` to `scale` have the values that `dropped_add_norm` got or wrote.

@@ -55,7 +55,7 @@ def _insert(
 def rank_continuations(
     live: Numbers, logits: Numbers, never: Numbers, parents: Numbers, tokens: Numbers, best: Numbers
 ) -> None:
-    """Find the most likely continuations of each sentence, by live + log softmax(logits).
+    """Find the continuations that have the largest live + log softmax(logits), for each sentence.
 
     `live`, [sentences, beams], has the log-probabilities of the live hypotheses. The continuations
     are written to `parents` (the indices of their hypotheses), `tokens` and `best` (their
@@ -142,12 +142,12 @@ def _finish(
     s: int,
     ended: bool,
 ) -> None:
-    """Write to `found` the best hypotheses of sentence s that finished before or in this step.
+    """Write the best finished hypotheses of sentence s, after this step, to `found`.
 
-    The hypotheses that finished before are in `finished`. Only the first `most` candidates may
-    finish in this step. If `ended` is True, the sentence has its maximum length, and all of the
-    first `most` candidates finish. Otherwise, a candidate finishes if its last token, at `length`,
-    is </s>.
+    The hypotheses that finished before this step are in `finished`. Only the first `most`
+    candidates may finish in this step. If `ended` is True, the sentence has its maximum length, and
+    all of the first `most` candidates finish. Otherwise, a candidate finishes if its last token, at
+    `length`, is </s>.
     """
     done = old = 0
     beam, scores = found[1].shape[1], finished[3]

@@ -1,9 +1,9 @@
 """Vectors of fp32 numbers, for compiled loops whose sums have a fixed order.
 
-The compiler may add the terms of a loop's sum in any order (`numbers`), and may choose another
-order for each place where a sum is written. In these functions, each instruction is written down,
-so that the order of a sum is fixed. A vector has `LANES` numbers. `integers` has vectors of its
-own, and shares the functions at the end of this module.
+In other loops, the compiler may add the terms of a sum in any order, and in another order at each
+place in the code (see `numbers`). The functions of this module name each instruction, so that the
+order of a sum is fixed. A vector has `LANES` numbers. `integers` has vectors of its own, and shares
+the functions at the end of this module.
 """
 
 import platform

@@ -107,7 +107,7 @@ def _matched(gold: list[Bracket], test: list[Bracket], parameters: EvalbParamete
 
 
 def _crossing(gold: list[Bracket], test: list[Bracket], words: int) -> int:
-    """Count the test brackets that partly overlap a gold bracket, neither one inside the other."""
+    """Count the test brackets that overlap a gold bracket while neither contains the other."""
     first = [words] * (words + 1)  # first[end]: where the longest gold bracket with this end starts
     last = [0] * (words + 1)  # last[start]: where the longest gold bracket with this start ends
     for _, start, end in gold:

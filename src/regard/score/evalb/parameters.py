@@ -23,7 +23,8 @@ class EvalbParameters:
     not_in_length: frozenset[bytes] = frozenset()
     """DELETE_LABEL_FOR_LENGTH: words with these tags do not count in a sentence's length."""
     quotes: frozenset[bytes] = frozenset()
-    """QUOTE_LABEL: tags of quotation marks; a mark left out of one tree only may be put back."""
+    """QUOTE_LABEL: tags of quotation marks. If a mark is left out of only one of the two trees, it
+    may be put back."""
     equal_labels: _EqualPairs = frozenset()
     """EQ_LABEL: labels that count as equal."""
     equal_words: _EqualPairs = frozenset()

@@ -17,8 +17,8 @@ QUOTE_MARKS = {b"'", b'"', b"/"}
 """The words that count as quotation marks if their tag is in `EvalbParameters.quotes`."""
 
 # `(label blanks string)` is a word; any other `(label` begins a constituent. A constituent is
-# sound, that is, well formed, if its label is followed by a bracket, or by blanks, a string and a
-# bracket "(". A string may be empty.
+# sound, that is, well formed, in two cases. First: a bracket follows the label directly. Second:
+# after the label come blanks, then a string, then "(". A string may be empty.
 _TOKEN = re.compile(
     rb"""\( (?P<label> [^()\s]*+ )
             (?: \s++ (?P<word> [^()\s]*+ ) \)
@@ -71,7 +71,7 @@ class EvalbSentence:
     stuck: bool = False
     """Whether the line has a word without its own bracket, at which EVALB loops without end."""
     remarks: list[str] = field(default_factory=list)
-    """Our notes, if EVALB misreads this line, cannot hold it, or does not end because of it."""
+    """Our notes, if EVALB misreads this line, has no room for it, or never finishes reading it."""
 
 
 def read_sentence(line: bytes, parameters: EvalbParameters) -> EvalbSentence:

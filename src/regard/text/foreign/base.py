@@ -140,7 +140,7 @@ class ForeignTokenizer(ABC, Generic[S]):
         return self.source_order if side == "source" and self.source_order else self.order
 
     def prefix(self, line: str) -> str:
-        """An empty string; a subclass may return a prefix that instructs the model: `>>de<<`."""
+        """An empty string; a subclass may return a code that begins `line`, such as `>>de<<`."""
         return ""
 
     def encode(self, lines: Sequence[str], side: SideName = "source") -> list[list[int]]:

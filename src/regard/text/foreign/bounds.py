@@ -60,10 +60,11 @@ def _expression(rule: dict[str, Any]) -> str | None:
 
 
 def _growth(rule: dict[str, Any]) -> int:
-    """About how many times longer a rule can make a text, by the texts that the rule writes.
+    """About how many times longer a rule can make a text.
 
-    A rule that writes no such text counts as 1. So does Unicode normalization, because it makes
-    only few characters much longer.
+    The factor follows from the length of the texts that the rule writes. A rule that writes no such
+    text counts as 1. So does Unicode normalization, because it makes only few characters much
+    longer.
     """
     growth = 1
     # A rule writes `text` in place of a string of `least` characters. If the rule does not name the

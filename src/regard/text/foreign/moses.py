@@ -259,8 +259,8 @@ def _lines(file: Original) -> list[str]:
 def _merges(file: Original, separator: str, frequent: set[str] | None) -> Any:
     """The encoder of subword-nmt with the merges in `file`.
 
-    The encoder writes `separator` after each piece of a word except the last. Unless `frequent` is
-    None, a merged piece that is not in `frequent` is divided into smaller pieces.
+    The encoder writes `separator` after each piece of a word except the last. If `frequent` is a
+    set, the encoder divides each merged piece that the set lacks into smaller pieces.
 
     Raises ModelError if the file is invalid: with some invalid files, subword-nmt would end the
     process. Raises MissingExtra if subword-nmt is not installed.

@@ -2,13 +2,18 @@
 
 The tokenizers library matches by backtracking, which may try every way to divide a text among the
 parts of an expression, and so run for ever. An expression in KNOWN is accepted. Any other is
-accepted if it has at most _LONGEST characters and only syntax that `_Scanner` reads, and if two
-conditions hold. First, in each alternative at most one part repeats without an upper bound, and
-that part is a single character or class. Second, the expression has at most MOST_WAYS choices,
-which are ways to match at one position. An optional character, for example, has two choices, and a
-part that repeats without an upper bound counts as one choice. The choices of successive parts are
-multiplied, and those of alternatives are added. Matching a text of n characters then takes at most
-about MOST_WAYS x n² steps.
+accepted if four conditions hold:
+
+- The expression has at most _LONGEST characters.
+- It has only syntax that `_Scanner` reads.
+- Each alternative has at most one part that repeats without an upper bound. This part is a single
+  character or class.
+- The expression has at most MOST_WAYS choices, which are ways to match at one position.
+
+An optional character, for example, has two choices. A part that repeats without an upper bound
+counts as one choice. The choices of successive parts are multiplied, and the choices of
+alternatives are added. Matching a text of n characters then takes at most about MOST_WAYS x n²
+steps.
 """
 
 from typing import NamedTuple
@@ -40,7 +45,7 @@ class _Ways(NamedTuple):
 
     choices: int
     endless: int
-    """The largest number of parts in one alternative that repeat without an upper bound."""
+    """How many parts repeat without an upper bound, in the alternative with the most such parts."""
 
 
 class _Unsafe(Exception):

@@ -252,9 +252,10 @@ def _model(file: Original, allowed: Container[str] | None = None) -> SentencePie
 
 
 def _restricted(content: bytes, allowed: Container[str]) -> bytes:
-    """A copy of a model in which each normal piece is in `allowed` or is a single character.
+    """A copy of a model that cuts text only into single characters and pieces in `allowed`.
 
-    Older versions of SentencePiece, unlike the newest, have `SetVocabulary` for this purpose.
+    Other normal pieces are marked as unused. Older versions of SentencePiece have `SetVocabulary`
+    for this purpose, but the newest version does not.
     """
     try:
         from sentencepiece import sentencepiece_model_pb2
