@@ -124,8 +124,9 @@ class Cost:
     """The operations that `flop_of_tokens` counts (in the plan of a run, `flop`), times the number
     of passes over each batch."""
     seconds: float
-    """Seconds of the whole run, preparing data, validating and saving included; in the plan of a
-    run, the seconds of its steps only."""
+    """Seconds of training in all commands of the run, with validating and saving, without averaging
+    and tuning, and with preparing data if the command that trains does it; in the plan of a run,
+    the seconds of its steps only."""
     devices: int
     """The number of processes that train together; if there are GPUs, each process has one."""
     single_precision_flop_per_second: float

@@ -12,8 +12,9 @@ recipe's `training.arithmetic` selects the arithmetic that computes the losses a
     halves    two `Cpu` at the same time, each with half of the rows and half of the cores
     loops     one `OneCore` on each of one or two cores ("auto" uses `Cpu` if Numba is missing)
 
-On a CPU, all arithmetics except "plain" compute matrix products by `Int8Products` in int8, and by
-`OneDnnProducts` in bf16 if oneDNN has bf16. With --shard, batches are not divided into halves.
+On a CPU, all arithmetics except "plain" compute the products of linear layers, and the logits, by
+`Int8Products` in int8, and by `OneDnnProducts` in bf16 if oneDNN has bf16. Attention does not use
+these classes. With --shard, batches are not divided into halves, and no step is compiled.
 
 Validation uses `Plain` if training does, otherwise `Inference` on a CPU and `Cuda` on a GPU.
 For decoding on a CPU, oneDNN packs the weights: it rearranges them for its matrix kernels. In int8,

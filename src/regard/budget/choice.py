@@ -213,7 +213,7 @@ def with_time(recipe: Recipe, minutes: float) -> Recipe:
 def for_several_times(corpus: ParallelText, minutes: float, asked: tuple[str, ...]) -> list[Choice]:
     """The choices for `minutes` and for each time in BUDGETS, from the shortest time on.
 
-    No model is timed more than once with the same text and the same batches.
+    A recipe that several choices time on the same text is timed only once.
     """
     timed = cache(partial(_timed, tokens_per_second))
     return [_choose(corpus, each, timed, asked) for each in sorted({minutes, *BUDGETS})]
@@ -222,11 +222,11 @@ def for_several_times(corpus: ParallelText, minutes: float, asked: tuple[str, ..
 def _starts(
     corpus: ParallelText, asked: tuple[str, ...]
 ) -> dict[Recipe, tuple[ParallelText, float]]:
-    """The recipes of rule.toml's models, smallest first, each with a text and a number.
+    """Map the recipe of each model in rule.toml, smallest first, to a text and a number.
 
-    The text is `corpus`, with the model's limit on the size of the vocabulary, unless `asked` sets
-    this size. The number is how many target tokens the model needs for each weight. If `asked`
-    makes several recipes equal, the first text and number are kept.
+    The text is `corpus`. If `asked` does not set the size of the vocabulary, the text has the
+    model's limit on this size (`most`). The number is how many target tokens the model needs for
+    each weight. If `asked` makes several recipes equal, the values of the first one are kept.
     """
     is_asked = "tokenizer.vocabulary" in map(assigned_field, asked)
     recipes: dict[Recipe, tuple[ParallelText, float]] = {}

@@ -184,7 +184,7 @@ def _with_subordinate(d: Derivation, when: When) -> tuple[Clause, list[Word]]:
     return first, commas([german, *second.final()])
 
 
-# Each of the following functions makes sentences of one form; its docstring has an example.
+# Each of the functions up to `_made` makes sentences of one form; its docstring has an example.
 
 
 def _single(d: Derivation) -> SentencePair:

@@ -111,8 +111,9 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 def read_pickled(path: Path) -> Any:
     """The content that `torch.save` wrote to a file: tensors, numbers, text, lists, dictionaries.
 
-    The file may also hold an `argparse.Namespace`. Raises ModelError if the file is missing,
-    damaged or compressed, or holds anything else, which could be code.
+    The file may also hold an `argparse.Namespace`, and what else `torch.load` allows with
+    `weights_only`, such as tuples and dtypes. Raises ModelError if the file is missing, damaged or
+    compressed, or if it holds any other object, because such an object could run code.
     """
     try:
         with open_regular(path) as file:

@@ -28,7 +28,8 @@ from regard.files.regular import checksum
 LONGEST_LINE = 4 * 2**20
 """A line with more bytes than this is refused: a file with such a line does not hold sentences."""
 READ_BYTES = 2**18
-"""Number of bytes that are read, or unpacked, at once."""
+"""The content of a file, unpacked if it is compressed, is passed on in blocks of at most this many
+bytes."""
 MOST_GROWTH, FREE_GROWTH = 200, 2**25
 """An archive is refused if it unpacks to more than 200 times its size and more than 32 MiB."""
 _ZSTD_INPUT, _XZ_INPUT = 2**10, 2**16

@@ -28,23 +28,24 @@ COMPARED = ("weights.safetensors", "optimizer.safetensors")
 def verify_resume(
     directory: Path, recipe: Recipe, data: Path, steps: int, warn: Callable[[str], None]
 ) -> str:
-    """Repeat up to `steps` steps of a run with a stop, and test that the stop changes nothing.
+    """Repeat some steps of a run, stop in between, and test that the stop changes nothing.
 
     The steps are repeated in a temporary directory, from the second newest checkpoint. At the end,
     weights, moments and random states must equal those of the newest checkpoint.
 
     For this test, the run must have two checkpoints that are at most `steps` steps apart, and
-    `recipe` and `data` must be those of the run. If a cooldown was planned before the settings of
-    the run changed, it must have ended at the older checkpoint or before. Both checkpoints must
-    have been made by one process, because one process cannot repeat the sums of several processes.
+    `recipe` and `data` must be those of the run. A cooldown that was planned for other settings
+    must be over at the older checkpoint. Both checkpoints must have been made by one process,
+    because one process cannot repeat the sums of several processes.
     If one of these conditions is not met, the test begins at the second newest checkpoint, or at
     the only one. From there, `steps` steps (at least two) are made twice, once without a stop and
     once with a stop. Both repetitions must end with equal numbers.
 
     Returns a sentence that says what was compared. `warn` is called for damaged checkpoints. Raises
-    TrainingError if the numbers differ, and ModelError if there is no checkpoint, if all are
-    damaged, or if one cannot be read now. Also raises the errors of `training_pairs`, `Run` and
-    `train`, and RegardError if `directory` cannot be written.
+    TrainingError if the numbers differ. Raises ModelError if there is no checkpoint, if all are
+    damaged, if one cannot be read now, or if one is of another version of regard. Also raises the
+    errors of `begun`, `training_pairs`, `Run` and `train`, and RegardError if `directory` cannot be
+    written.
     """
     found = checkpoints.newest(directory / "checkpoints", 2, warn)
     if not found:

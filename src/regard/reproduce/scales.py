@@ -19,10 +19,11 @@ TestSet = tuple[list[str], list[str]]
 class Scale(Protocol):
     """A size at which the tables are made.
 
-    `parts.kept` keeps numbers with the settings that they depend on, and refuses the numbers if the
-    settings change. The settings of some parts include the repr of a scale, so the repr should stay
-    the same in later versions. Therefore it leaves out fields that a later version may extend, such
-    as a recipe. A changed recipe is noticed, too: the settings of each training contain its recipe.
+    `parts.kept` keeps the numbers of each training, and of each test, with the settings that the
+    numbers depend on. If the settings change, it refuses the numbers. The settings of some tests
+    include the repr of their scale, so the repr should stay the same in later versions. Therefore
+    the repr leaves out fields that a later version may extend, such as a recipe. A changed recipe
+    is noticed, too: the settings of each training contain its recipe.
     """
 
     @property

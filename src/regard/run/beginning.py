@@ -98,9 +98,10 @@ def refuse_less_time(
     """Raise TrainingError if the recipe's new time is too short for the run to continue.
 
     The run was begun, or last continued, with the recipe `earlier`. The newest checkpoint tells two
-    numbers: training has taken `seconds` so far; `ended` is the time limit in minutes that the run
-    has reached, or 0 if it has reached none. A new time is refused if the run has used it up, or if
-    it is less than `ended`. An unchanged or unlimited time is never refused.
+    numbers. Training has taken `seconds` so far. If the run ended because of a time limit, `ended`
+    is this limit in minutes, even if the run ended a little earlier; otherwise, `ended` is 0. A new
+    time is refused if the run has used it up, or if it is less than `ended`. An unchanged or
+    unlimited time is never refused.
     """
     minutes = recipe.training.minutes
     if minutes == 0 or minutes == earlier.training.minutes:

@@ -139,9 +139,10 @@ class RunDirectory:
 
         If training.best is "last", or if there is no best validation, the newest checkpoints are
         averaged; otherwise, those nearest to the best validation. If the directory already has the
-        model of this step, and some of the checkpoints that this model averages are gone, the model
-        keeps its weights. Processes that do not write return {}. Raises the errors of `to_average`
-        and `average_weights`, and RegardError if a file cannot be written.
+        model of this step, and this model averages a checkpoint that would not be averaged now (for
+        example because it is gone), the model keeps its weights. Processes that do not write return
+        {}. Raises the errors of `to_average` and `average_weights`, and RegardError if a file
+        cannot be written.
         """
         if not self._writes:
             return {}

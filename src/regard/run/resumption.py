@@ -130,7 +130,7 @@ class Resumption:
             what = part_in_words(changed)
             self._warn(f"{checkpoint.path}: the {what} changed since this run began")
         earlier = begun(self._directory.path) or setup.recipe
-        # Checkpoints of step 0 and of older versions have neither "optimizer" nor "judged_by".
+        # Checkpoints of step 0 and of older versions may lack "optimizer" and "judged_by".
         learned_by = about.get("optimizer", earlier.training.optimizer)
         if checkpoint.step:  # before the first step, all moments are 0
             refuse_adam_after_muon(self._directory.path, learned_by, setup.recipe)

@@ -73,9 +73,9 @@ class Engine:
 
     The queue refuses sentences while it has `most_waiting` or more, as `Batcher` counts them. With
     `retry`, a sentence is searched for again if its translation looks wrong, or if the sentence has
-    many capitals that do not suit the vocabulary (`mended`). A sentence that was split, because it
-    was too long for the model, is not searched for again. Engines that share the lock `turn`
-    translate one after another, so that each can use all cores.
+    many capitals that do not suit the vocabulary (`mended`), unless the text for this search is too
+    long for the model. Engines that share the lock `turn` translate one after another, so that each
+    can use all cores.
     """
 
     def __init__(

@@ -100,8 +100,8 @@ class _Plainer(dict[int, str]):
             return " "
         if kind in ("Cf", "Mn", "Me"):  # a soft hyphen or a combining accent, for example
             return ""
-        parts = char if char in _ASCII else unicodedata.normalize("NFKC", char)
-        plain = "".join(_ASCII.get(c, c) for c in parts)
+        parts = unicodedata.normalize("NFKC", char)
+        plain = _ASCII.get(char) or "".join(_ASCII.get(c, c) for c in parts)
         if kind == "No" and "/" in plain:
             plain = " " + plain  # so that 1½ becomes 1 1/2
         bare = "".join(c for c in unicodedata.normalize("NFKD", char) if not combining(c))

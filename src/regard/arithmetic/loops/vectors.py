@@ -1,9 +1,9 @@
 """Vectors of fp32 numbers, for compiled loops whose sums have a fixed order.
 
-In other loops, the compiler may add the terms of a sum in any order, and in another order at each
-place in the code (see `numbers`). The functions of this module name each instruction, so that the
-order of a sum is fixed. A vector has `LANES` numbers. `integers` has vectors of its own, and shares
-the functions at the end of this module.
+In other loops, the compiler chooses the order in which the terms of a sum are added. The order may
+differ from one place in the code to another (see `numbers`). The functions of this module choose
+the instructions themselves, so the order of a sum is fixed. A vector has `LANES` numbers.
+`integers` has vectors of its own, and shares the functions at the end of this module.
 """
 
 import platform
@@ -94,8 +94,9 @@ def multiply_add(typing: Any, x: Any, y: Any, sums: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         if _FUSES:
             return call(builder, f"llvm.fma.v{LANES}f32", _VECTOR, *given)
-        # Numba adds its fast-math flags, which allow another order of sums, to each instruction of
-        # LLVM that has no flags. So these instructions get one flag, which keeps the order.
+        # Numba adds its fast-math flags to each floating-point operation that has no flags. These
+        # flags allow another order of sums. So both operations get one flag here, "nsz", which does
+        # not allow another order.
         flags = ("nsz",)
         return builder.fadd(builder.fmul(*given[:2], flags=flags), given[2], flags=flags)
 
