@@ -100,8 +100,7 @@ class _Plainer(dict[int, str]):
             return " "
         if kind in ("Cf", "Mn", "Me"):  # a soft hyphen or a combining accent, for example
             return ""
-        parts = unicodedata.normalize("NFKC", char)
-        plain = _ASCII.get(char) or "".join(_ASCII.get(c, c) for c in parts)
+        plain = _simplified(char)
         if kind == "No" and "/" in plain:
             plain = " " + plain  # so that 1½ becomes 1 1/2
         bare = "".join(c for c in unicodedata.normalize("NFKD", char) if not combining(c))
@@ -109,3 +108,12 @@ class _Plainer(dict[int, str]):
             if form and self._known.issuperset(form):
                 return form
         return " " if kind in ("So", "Sk") else char
+
+
+def _simplified(char: str) -> str:
+    """The character in ASCII by `_ASCII`, or else by NFKC and then `_ASCII`.
+
+    By NFKC alone, a double prime, ″, would become two single ones.
+    """
+    parts = unicodedata.normalize("NFKC", char)
+    return _ASCII.get(char) or "".join(_ASCII.get(part, part) for part in parts)
