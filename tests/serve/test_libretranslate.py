@@ -79,6 +79,7 @@ def test_a_form_may_be_as_large_as_the_limits_allow(serve: Serve) -> None:
         ("punycode", b"a-", 400),  # its time grows with the square of the length
         ('"UTF-8"', "ä".encode(), 200),
         ("ISO-8859-1", b"\xe4", 200),
+        ("utf-8", b"\xe4", 400),
     ],
 )
 def test_a_form_names_its_charset(

@@ -56,8 +56,12 @@ def _charset(request: Request) -> str:
 
 
 async def _multipart(request: Request) -> dict[str, Any]:
-    _charset(request)  # Starlette must decode the form only by a charset in CHARSETS
-    most = len(await request.body())  # no field is larger than the body, which the guard limits
+    charset, body = _charset(request), await request.body()
+    try:
+        body.decode(charset)  # Starlette would read bytes that are not UTF-8 as Latin-1
+    except ValueError:
+        raise HTTPException(400, _DAMAGED) from None
+    most = len(body)  # no field is larger than the body, which the guard limits
     async with request.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=most) as form:
         return _first(form.multi_items())
 
