@@ -265,6 +265,12 @@ def test_what_cannot_be_compiled_goes_on_in_another_way_and_says_so(
     ]
 
 
+def short(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+    """A loss that is soon compiled."""
+    loss = (model.embedding.tokens(batch.labels) ** 2).sum() * smoothing
+    return loss, loss.detach()
+
+
 def test_a_backward_pass_that_cannot_be_compiled_does_not_end_the_run(data: Path) -> None:
     """By PyTorch's own compiler, whose part for the backward pass raises."""
     in_fork(without_backward, data)
@@ -275,10 +281,6 @@ def without_backward(data: Path) -> None:
 
     def refused(*_: Any) -> Any:
         raise RuntimeError("ptxas died")
-
-    def short(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-        loss = (model.embedding.tokens(batch.labels) ** 2).sum() * smoothing
-        return loss, loss.detach()
 
     backend = aot_autograd(fw_compiler=lambda graph, _: graph, bw_compiler=refused)
     warnings: list[str] = []
@@ -305,12 +307,13 @@ def four_models() -> None:
     rows = Rows(ids, torch.ones_like(ids), torch.arange(8).repeat(2, 1))
     batch = Batch(rows, rows, ids, 16, 16)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regard.steps.batch_loss", short)
         patch.setattr("regard.steps.compiled", partial(compiled, backend="eager"))
         patch.setattr("regard.arithmetic.cuda.compiled", partial(compiled, backend="eager"))
         patch.setattr("torch._dynamo.config.recompile_limit", 2)
         for width in (8, 16, 24, 32):
             recipe = STEP.but(d_model=width, d_k=width // 2, d_v=width // 2, d_ff=width, heads=2)
-            model, arithmetic = Transformer(recipe.model, VOCABULARY).train(), of_a_gpu()
+            model, arithmetic = Transformer(recipe.model, VOCABULARY).train(), Cuda(learning=True)
             steps = Compiled(model, 0.1, arithmetic, pytest.fail)
             optimizer = FlatAdam(model, recipe.training, torch.bfloat16, arithmetic)
             update(steps, optimizer, [batch], 1e-3)

@@ -64,6 +64,17 @@ class Layers(nn.Module):
         return {"cross": [self.cross_attention]}
 
 
+class NoLayers(nn.Module):
+    """A model for equations that need no weights but the embeddings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, D_MODEL)
+
+    def attentions(self) -> dict[str, list[MultiHeadAttention]]:
+        return {}
+
+
 class Case(NamedTuple):
     """An arithmetic, and the precision of its model."""
 
@@ -83,7 +94,7 @@ class Case(NamedTuple):
 
     def by(self) -> Arithmetic:
         """The arithmetic, for a model of its own."""
-        layers = Layers().to(self.dtype)
+        layers = NoLayers().to(self.dtype)
         return self.make(layers, layers.tokens)
 
 

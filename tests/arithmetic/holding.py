@@ -6,7 +6,7 @@ from copy import deepcopy
 import torch
 from torch import Tensor
 
-from arithmetic.cases import FP32, Case, Layers
+from arithmetic.cases import FP32, Case, Layers, NoLayers
 from regard.arithmetic.plain import PLAIN
 
 Equation = Callable[..., Tensor]
@@ -17,7 +17,7 @@ def hold(
     case: Case,
     equation: Equation,
     *inputs: Tensor,
-    layers: Layers | None = None,
+    layers: Layers | NoLayers | None = None,
     exactly: Equation | None = None,
     upstream: Tensor | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
@@ -49,7 +49,7 @@ def hold(
     return found, list(gradients[: len(inputs)])
 
 
-def _learned(layers: Layers) -> list[Tensor]:
+def _learned(layers: Layers | NoLayers) -> list[Tensor]:
     return [parameter for parameter in layers.parameters() if parameter.requires_grad]
 
 

@@ -22,6 +22,7 @@ from arithmetic.cases import (
     VOCABULARY,
     Case,
     Layers,
+    NoLayers,
     every_case,
     skip_without,
 )
@@ -76,7 +77,7 @@ def test_attend(
     def equation(by: Arithmetic, _: Layers, *inputs: Tensor) -> Tensor:
         return by.attend(*inputs, by.mask(allowed))
 
-    output, gradients = hold(case, equation, *query_key_value(queries, keys))
+    output, gradients = hold(case, equation, *query_key_value(queries, keys), layers=NoLayers())
     nowhere = ~allowed.any(-1)[:, 0].expand(ROWS, queries)
     for found in (output, *gradients[:1]):  # [rows, heads, queries, d]
         assert not found.transpose(1, 2)[nowhere].any()
@@ -137,7 +138,7 @@ def test_weigh(case: Case, seed: int, queries: int, keys: int) -> None:
         return by.weigh(scores, values, by.mask(allowed))
 
     scores, values = torch.randn(ROWS, HEADS, queries, keys), torch.randn(ROWS, HEADS, keys, D_V)
-    hold(case, equation, scores, values)
+    hold(case, equation, scores, values, layers=NoLayers())
 
 
 @pytest.mark.parametrize("length", [1, 6])
@@ -188,7 +189,9 @@ def test_cross_entropy(case: Case, seed: int, tokens: int, smoothing: float, fac
         assert not plain.requires_grad
         return torch.stack([smoothed, plain])
 
-    hold(case, equation, torch.randn(tokens, D_MODEL), upstream=torch.tensor([factor, 0.0]))
+    states = torch.randn(tokens, D_MODEL)
+    upstream = torch.tensor([factor, 0.0])
+    hold(case, equation, states, layers=NoLayers(), upstream=upstream)
 
 
 @several
@@ -208,7 +211,7 @@ def test_consistent_cross_entropy(
         return torch.stack(losses)
 
     states = torch.randn(2 * tokens, D_MODEL) / 2
-    hold(case, equation, states, upstream=torch.tensor([1.5, 0.0]))
+    hold(case, equation, states, layers=NoLayers(), upstream=torch.tensor([1.5, 0.0]))
 
 
 def test_the_losses_of_bf16_logits_are_computed_in_fp32(case: Case) -> None:

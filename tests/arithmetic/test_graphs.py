@@ -78,7 +78,7 @@ def test_steps_that_overwrite_find_what_others_find(kind: str) -> None:
 @pytest.mark.parametrize("length", [1, WORTH_RECORDING - 1, WORTH_RECORDING, 33, 80])
 def test_results_of_many_random_searches_are_equal(length: int) -> None:
     twin = Twin()
-    for seed in range(20):
+    for seed in range(10):
         toy, limits = drawn(9, 0.3, True, seed), (torch.arange(1, 9) * length + 7) // 8
         right, found = (
             search(toy, SENTENCES, limits, RECIPE, by=in_granules(granule), n_best=3)

@@ -22,11 +22,12 @@ for vocabulary in (BLOCK, 1000, TOKENS, TOKENS + 1, 2 * TOKENS + 903):
         logits = torch.randn(5, vocabulary).mul_(7).to(dtype)
         logits[1] = -torch.inf
         logits[2, : vocabulary // 2] = -torch.inf
-        found, right = mine(logits, BLOCK), summary(logits, 2**20)
-        assert torch.equal(found[0], right.maxima)
-        torch.testing.assert_close(found[1], right.totals, rtol=0, atol=1e-5)
         logits[3, 4] = torch.nan
-        assert mine(logits, BLOCK)[1].isnan().tolist() == [False] * 3 + [True, False]
+        found, right = mine(logits, BLOCK), summary(logits, 2**20)
+        numbers = [0, 1, 2, 4]
+        assert torch.equal(found[0][numbers], right.maxima[numbers])
+        torch.testing.assert_close(found[1][numbers], right.totals[numbers], rtol=0, atol=1e-5)
+        assert found[1].isnan().tolist() == [False] * 3 + [True, False]
 """
 ATTEND = """
 from regard.arithmetic.kernels.attend import attend_kernel as attend
@@ -48,9 +49,10 @@ for heads, queries, keys, slots, d_k, d_v, masks in (
     right, _ = attention(query, stored[:, :, :keys], values[:, :, :keys], allowed)
     torch.testing.assert_close(found, right, rtol=0, atol=2e-6)
     assert not found[0, :, 0].any()
-    assert torch.equal(attend(query, stored, values, allowed[2:])[2], found[2])  # one mask for all
+    two = query[1:], stored[1:], values[1:]
+    assert torch.equal(attend(*two, allowed[2:])[1], found[2])  # one mask for all
     query[2] = torch.nan
-    assert attend(query, stored, values, torch.ones_like(allowed))[2].isnan().all()
+    assert attend(query[2:], stored[2:], values[2:], torch.ones_like(allowed[2:])).isnan().all()
     assert not attend(query, stored, values, allowed[..., :0]).any()  # no keys
     assert attend(query[:0], stored[:0], values[:0], allowed[:0]).shape == (0, heads, queries, d_v)
 """
@@ -84,9 +86,8 @@ for vocabulary in (37, 8192, 9000):
         assert torch.equal(found[0], logit)
         torch.testing.assert_close(found[1], log_p, rtol=0, atol=1e-5)
         logits[2, 3] = torch.nan
-        assert softmax_gradient_kernel(logits, labels, 0.1)[1].isnan().flatten().tolist() == [
-            i == 2 for i in range(7)
-        ]
+        found = softmax_gradient_kernel(logits[1:4], labels[1:4], 0.1)
+        assert found[1].isnan().flatten().tolist() == [False, True, False]
 """
 ADD_NORM = """
 from regard.arithmetic.kernels.add_norm import add_norm_kernel as add_norm
@@ -100,7 +101,8 @@ for width in (32, 40, 1100):
         found = add_norm(x.transpose(0, 1), y.transpose(0, 1), norm.to(dtype)).transpose(0, 1)
         torch.testing.assert_close(found.double(), right, rtol=error, atol=8 * error)
         x[1, 2, 3] = torch.nan
-        assert add_norm(x, y, norm)[1, 2].isnan().all()
+        found = add_norm(x[1, 2:4], y[1, 2:4], norm)
+        assert found[0].isnan().all() and not found[1].isnan().any()
 """
 WRITE = """
 from regard.arithmetic.kernels.write import write_kernel

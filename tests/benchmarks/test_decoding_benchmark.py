@@ -169,11 +169,16 @@ def test_medians_ratios_and_shares_are_those_of_the_rounds(plain):
 
 
 def test_the_table_is_shown_and_the_record_kept(plain, tmp_path, monkeypatch, capsys):
+    """A contender that cannot run is left out of both, and named."""
+    script = tmp_path / "fp7.py"
+    script.write_text("raise SystemExit('no fp7 here')")
+    contenders = [Contender("regard fp7", str(script)), BY_NAME["regard fp32"]]
+    monkeypatch.setattr(decoding, "CONTENDERS", contenders)
     text, kept = tmp_path / "text", tmp_path / "kept"
     text.write_text("\n".join(["", *LINES[:4]]), encoding="utf-8")
     command = f"decoding.py --model {plain} --source {text} --target {text} --keep {kept} --alone 2"
     command += " --rounds 2 --threads 1 --beam 2 --only"
-    monkeypatch.setattr(sys, "argv", [*command.split(), "regard fp32"])
+    monkeypatch.setattr(sys, "argv", [*command.split(), *(one.name for one in contenders)])
     decoding.main()
     shown = capsys.readouterr().out
     assert "4 sentences as a file" in shown and "2 sentences one at a time" in shown
@@ -181,15 +186,7 @@ def test_the_table_is_shown_and_the_record_kept(plain, tmp_path, monkeypatch, ca
     record = json.loads(path.read_text())
     for measure, sentences in (("file", 4), ("alone", 2)):
         assert record[measure]["sentences"] == sentences
-        ours = record[measure]["contenders"]["regard fp32"]
+        (ours,) = record[measure]["contenders"].values()
         assert ours["as_fp32"] == 1 and 0 <= ours["bleu"] <= 100
         assert len(ours["turns"]) == 2
-
-
-def test_a_contender_that_cannot_run_is_left_out_and_named(plain, tmp_path):
-    script = tmp_path / "fp7.py"
-    script.write_text("raise SystemExit('no fp7 here')")
-    contenders = [Contender("regard fp7", str(script)), BY_NAME["regard fp32"]]
-    _, outputs, failures = decoding.run(task(plain, length=2), contenders, ONCE, alone=True)
-    assert set(outputs) == {"regard fp32"}
-    assert "fp7" in failures["regard fp7"]
+        assert "no fp7 here" in record[measure]["absent"]["regard fp7"]

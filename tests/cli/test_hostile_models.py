@@ -146,7 +146,7 @@ GIGANTIC: dict[str, tuple[Callable[[Path], object], str]] = {
     "tokenizer": (lambda m: (sparse(m / "tokenizer.json", 10**8), reseal(m)), "64 MiB"),
     "shape": (lambda m: weights(m, {"a": tensor([10**12, 10**9], 0, 4)}, b"1234"), "overflow"),
     "empty shape": (lambda m: weights(m, {"a": tensor([0, 2**62], 0, 0)}), "the weights have 0"),
-    "header": (lambda m: weights(m, b"{}" + b" " * 10**8), "its header has more than 8 MiB"),
+    "header": (lambda m: weights(m, b"{}" + b" " * 2**23), "its header has more than 8 MiB"),
     "layers": (lambda m: in_toml(m, layers=10**9), "less than or equal to 1000"),
     "many layers": (lambda m: in_toml(m, layers=1000), "the recipe needs 5,57"),
     "width": (lambda m: in_toml(m, d_model=10**9), "less than or equal to 32768"),

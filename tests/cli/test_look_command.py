@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cli.refusing import World, contents, process, refused, regard, unchanged
+from cli.refusing import World, contents, forked, refused, regard, unchanged
 from regard.families.choose import new_model
 from regard.run.model_directory import open_model, write_model
 
@@ -68,7 +68,7 @@ def test_escape_sequences_stay_in_a_translation(world: World) -> None:
 
 
 def test_json_alone_on_standard_output(world: World) -> None:
-    result = process("look", world.made / "model", SENTENCE, "--json", "-", "--search")
+    result = forked("look", world.made / "model", SENTENCE, "--json", "-", "--search")
     assert result.stderr == ""
     steps = json.loads(result.stdout)["search"]["steps"]
     assert {len(step) for step in steps} == {4}  # 2 x a beam of 2

@@ -11,6 +11,7 @@ import pytest
 from cli.refusing import (
     GOOD,
     World,
+    forked,
     process,
     refused,
     sentence,
@@ -147,7 +148,7 @@ def test_nothing_to_score(world: World, side: str) -> None:
 
 def test_a_refusal_of_the_process(world: World) -> None:
     flip(world.copy("model") / "model.safetensors")
-    result = process("translate", world.folder / "model")
+    result = forked("translate", world.folder / "model")
     assert sentence(result).startswith(f"{world.folder}/model/model.safetensors: damaged: ")
     assert result.stdout == ""
 

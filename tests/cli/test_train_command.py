@@ -188,7 +188,7 @@ def short(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_power_cuts_from_beginning_to_end_change_nothing(
     text: Path, tmp_path: Path, short: Path, seed: int
 ) -> None:
@@ -207,12 +207,12 @@ def test_power_cuts_from_beginning_to_end_change_nothing(
 def test_a_run_of_some_seconds_ends_and_goes_on_with_more(text: Path, tmp_path: Path) -> None:
     endless = ("--set", "training.steps=1000000", "--set", "training.validate_sentences=0")
     ends = []
-    for time_given in ("1.5s", "1.5s", "3s"):
+    for time_given in ("1s", "1s", "2s"):
         finish(arguments(text, tmp_path / "run", *endless, "--time", time_given))
         records = read_journal(tmp_path / "run" / "journal.jsonl")
         ends.append([record for record in records if record["event"] == "finish"][-1])
     assert ends[0]["step"] == ends[1]["step"] < ends[2]["step"]
-    assert ends[0]["seconds"] < 3 > ends[2]["seconds"] - ends[0]["seconds"]
+    assert ends[0]["seconds"] < 2.5 > ends[2]["seconds"] - ends[0]["seconds"]
 
 
 @pytest.mark.slow
@@ -224,7 +224,7 @@ def test_what_is_learned_is_right(tmp_path: Path) -> None:
         "model": {"layers": 1, "d_model": 32, "d_ff": 64, "heads": 4, "dropout": 0.0},
         "tokenizer": {"vocabulary": 300},
         "data": {"source_tokens": 512, "target_tokens": 512, "held_out": 100},
-        "training": {"steps": 300, "warmup_steps": 100, "save_every": 50, "average": 3}
+        "training": {"steps": 200, "warmup_steps": 70, "save_every": 40, "average": 3}
         | {"validate_every": 100},
         "search": {"beam": 2},
     }

@@ -21,6 +21,7 @@ from regard.data.training_data import training_batches
 from regard.errors import DataError, TrainingError
 from regard.recipe import Recipe
 from run.copying import RECIPE, prepared
+from run.killing import Fork
 
 PACKED = RECIPE.but(layout="packed", row_length=16)
 
@@ -31,7 +32,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ahead(data: Path, batches: Batches, recipe: Recipe = PACKED) -> Prefetched:
-    return Prefetched(batches, partial(training_batches, data, recipe))
+    """The batches, if the data is still what it is now."""
+    fingerprint = Pairs.open(data, "train").fingerprint
+    return Prefetched(batches, partial(training_batches, data, recipe, fingerprint=fingerprint))
 
 
 def tensors(batch: Batch) -> tuple[torch.Tensor, ...]:
@@ -106,13 +109,35 @@ def test_data_that_was_replaced_meanwhile_is_refused(data: Path, tmp_path: Path)
     make = partial(training_batches, other, PACKED, fingerprint=fingerprint)
     with pytest.raises(TrainingError, match="has other data than when this run began"):
         Prefetched(batches, make).take(1)
-    make = partial(training_batches, data, PACKED, fingerprint=fingerprint)
-    assert len(Prefetched(batches, make).take(1)) == 1
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGHUP])
-def test_it_ends_silently_with_this_process_however_that_ends(data: Path, signum: int) -> None:
-    """It ends when this process ends at once, or when Python ends while it receives."""
+def take_for_ever(data: Path, folder: Path) -> None:
+    """Say in `folder`/1 which process makes the batches, and in `folder`/2 what is wrong."""
+    for stream in (1, 2):
+        with (folder / str(stream)).open("wb") as file:
+            os.dup2(file.fileno(), stream)
+    batches = ahead(data, training_batches(data, PACKED))
+    os.write(1, f"{batches.pid}\n".encode())
+    while True:
+        batches.take(1)
+
+
+def test_it_ends_silently_when_this_process_is_killed(data: Path, tmp_path: Path) -> None:
+    said = tmp_path / "1"
+    process = Fork(target=take_for_ever, args=(data, tmp_path))
+    process.start()
+    while not said.exists() or not said.read_text().endswith("\n"):
+        assert process.is_alive()
+        time.sleep(0.005)
+    time.sleep(random.random())  # before the process has started its work, or later
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert_ended(int(said.read_text()))
+    assert (tmp_path / "2").read_text() == ""
+
+
+def test_it_ends_silently_when_python_ends_while_it_receives(data: Path) -> None:
     program = (
         "import pickle, signal, sys, time; from regard.data.prefetch import Prefetched\n"
         "signal.signal(signal.SIGHUP, lambda *_: sys.exit())\n"
@@ -130,9 +155,9 @@ def test_it_ends_silently_with_this_process_however_that_ends(data: Path, signum
         assert process.stdout
         pid = int(process.stdout.readline())
         time.sleep(random.random())  # before the process has started its work, or later
-        process.send_signal(signum)
+        process.send_signal(signal.SIGHUP)
         assert process.communicate() == ("", "")
-        assert process.returncode == {signal.SIGKILL: -signum, signal.SIGHUP: 0}[signum]
+        assert process.returncode == 0
     assert_ended(pid)
 
 

@@ -20,11 +20,14 @@ from regard.text.tokenizer import BOS, EOS
 
 SHAPES: dict[str, dict[str, Any]] = {
     "usual": {"bias": True},
-    "layers differ": {"encoder_layers": 3, "decoder_layers": 1},
-    "heads differ": {"d_model": 24, "encoder_attention_heads": 4, "decoder_attention_heads": 3},
+    "layers and ffn differ": {
+        "encoder_layers": 3,
+        "decoder_layers": 1,
+        "encoder_ffn_dim": 7,
+        "decoder_ffn_dim": 33,
+    },
     "odd heads": {"d_model": 30, "encoder_attention_heads": 6, "decoder_attention_heads": 2},
     "one head": {"d_model": 14, "encoder_attention_heads": 1, "decoder_attention_heads": 7},
-    "ffn differ": {"encoder_ffn_dim": 7, "decoder_ffn_dim": 33},
     "gelu": {"activation_function": "gelu", "bias": True},
     "relu": {"activation_function": "relu", "scale_embedding": False, "init_std": 1.0},
     "unscaled": {"scale_embedding": False, "init_std": 0.8, "bias": True},
@@ -44,7 +47,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "pickled": {"pickled": True, "bias": True, "separate": True},
     "longer is better": {"generation": {"length_penalty": 1.7}, "bias": True},
 }
-TEXTS = [*lines("source", 2, seed=77), "Ω >>x<< xyz 12!"]
+TEXTS = [*lines("source", 1, seed=77), "Ω >>x<< xyz 12!"]
 EXTRA = 11
 """Tokens that both write at most more than the source has: max_length 12 less its start."""
 

@@ -2,8 +2,6 @@
 
 import os
 import platform
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +12,7 @@ import torch
 
 from regard.errors import RecipeError, TrainingError
 from regard.machine import devices
+from run.killing import in_fork
 
 CPU = torch.device("cpu")
 
@@ -151,29 +150,27 @@ def test_a_libc_that_is_not_glibc_is_left_as_it_is(monkeypatch: pytest.MonkeyPat
         devices.keep_freed_memory()
 
 
-STEPS = """
-import resource
-import torch
-from regard.machine.devices import keep_freed_memory
+def count_page_faults(file: Path) -> None:
+    """Write down how many pages each of three steps had to be given by the system."""
+    import resource
 
-keep_freed_memory()
-for _ in range(3):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    blocks = [torch.empty(2**25) for _ in range(17)]
-    for block in blocks:
-        block[::2**16] = 1.0  # in a page of every 64
-    del blocks, block
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
+    for name in [name for name in os.environ if name.startswith("MALLOC_")]:
+        del os.environ[name]
+    devices.keep_freed_memory()
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        blocks = [torch.empty(2**25) for _ in range(17)]
+        for block in blocks:
+            block[:: 2**16] = 1.0  # in a page of every 64
+        del blocks, block
+        with file.open("a") as to:
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, file=to)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc's malloc that keeps it")
-def test_a_step_of_more_than_2_gib_finds_the_memory_of_the_one_before() -> None:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    done = subprocess.run(
-        [sys.executable, "-c", STEPS], env=env, capture_output=True, text=True, check=True
-    )
-    first, *later = map(int, done.stdout.split())
+def test_a_step_of_more_than_2_gib_finds_the_memory_of_the_one_before(tmp_path: Path) -> None:
+    in_fork(count_page_faults, tmp_path / "faults")
+    first, *later = map(int, (tmp_path / "faults").read_text().split())
     assert first > 5 * min(later)  # a different layout of blocks may need more memory
 
 

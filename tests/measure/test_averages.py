@@ -23,7 +23,8 @@ def given(tmp_path: Path) -> dict[str, Any]:
     changes = {"model.layers": 1, "model.d_model": 16, "model.d_ff": 16, "training.steps": 12,
                "training.save_every": 2, "training.average": 6, "training.keep": 6,
                "tokenizer.vocabulary": 300, "training.tune": True, "search.max_extra": 2,
-               "data.held_out": 9, "training.warmup_steps": 4}  # fmt: skip
+               "data.held_out": 9, "data.max_length": 32, "data.row_length": 32,
+               "training.warmup_steps": 4}  # fmt: skip
     text = tmp_path / "text"
     return {"source": text, "target": text, "out": tmp_path / "run", "recipe": "small",
             "changes": changes}  # fmt: skip

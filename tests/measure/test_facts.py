@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.spoiling import reseal
+from exchange.brief import brief_certificates  # noqa: F401
 from regard.departures.case import Facts
 from regard.errors import ModelError, RegardError
 from regard.exchange.exporting import write_export
@@ -55,6 +56,7 @@ def test_a_model_shows_less(world: Path) -> None:
     assert facts.pairs is facts.dtype is facts.held_out is facts.begins_with_model is None
 
 
+@pytest.mark.usefixtures("brief_certificates")
 def test_an_exported_model_shows_no_vocabulary(world: Path, tmp_path: Path) -> None:
     """Its tokenizer.json is of another tool's format."""
     write_export("hf", world / "model", tmp_path / "hf")

@@ -113,10 +113,11 @@ def test_operations_are_those_of_the_run_with_any_sub_words(data: Path, tmp_path
 
 def test_the_memory_of_the_largest_batch_is_measured(data: Path, tmp_path: Path) -> None:
     """All attention weights are kept for the backward pass."""
-    small = WIDER.but(layout="packed", row_length=16, source_tokens=512, target_tokens=512)
+    one = WIDER.but(layers=1, layout="packed")
+    small = one.but(row_length=16, source_tokens=512, target_tokens=512)
     large = small.but(row_length=512, source_tokens=2048, target_tokens=2048)
     taken = [plan(recipe, data, tmp_path).part_memory for recipe in (small, large)]
-    weights = 6 * 4 * 4 * 512 * 512 * 4  # attentions, rows, heads, queries, keys, bytes
+    weights = 3 * 4 * 4 * 512 * 512 * 4  # attentions, rows, heads, queries, keys, bytes
     assert weights < taken[1] - taken[0] < 10 * weights
 
 
@@ -144,13 +145,18 @@ def test_what_does_not_fit_is_halved_until_it_does(
     assert found.paper_accumulate == 223  # x 112 = 24,976
     halvings = [line for line in said if line.startswith("it does not fit the memory")]
     assert 2 ** len(halvings) == parts
+
+
+def test_no_fewer_parts_are_tried_than_are_asked_for(data: Path, tmp_path: Path) -> None:
+    recipe = WIDER.but(layout="packed", row_length=16, source_tokens=112, target_tokens=120)
     assert plan(recipe, data, tmp_path, micro_batches=8).micro_batches == 8
 
 
 def test_a_batch_that_would_fill_a_cpus_memory_is_not_tried(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = WIDER.but(layout="packed", row_length=256, source_tokens=2048, target_tokens=2048)
+    recipe = WIDER.but(layers=1, layout="packed", row_length=256)
+    recipe = recipe.but(source_tokens=2048, target_tokens=2048)
     whole = plan(recipe, data, tmp_path)
     room = sum(whole.memory) + whole.part_memory // 2
     tried = []

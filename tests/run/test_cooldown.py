@@ -189,19 +189,20 @@ def test_a_state_of_an_earlier_version_is_restored() -> None:
     assert TrainingState.restored(saved) == TrainingState(step=3)
 
 
-@pytest.mark.parametrize("stopped", [False, True])
-def test_with_more_time_the_rate_rises_again(
-    tmp_path: Path, data: Path, clock: Ticking, stopped: bool
-) -> None:
-    """Whether the longer run itself was stopped, right at its beginning, changes nothing."""
+def test_with_more_time_the_rate_rises_again(tmp_path: Path, data: Path, clock: Ticking) -> None:
     run, longer = tmp_path / "run", SOME_MINUTES.but(minutes=2.0)
     trained(run, data, SOME_MINUTES)
-    [(_, ends)] = planned(run)
-    if stopped:
-        interrupt = Interrupt()
-        interrupt.signum = signal.SIGTERM
-        with pytest.raises(Interrupted):
-            trained(run, data, longer, interrupt=interrupt)
+    shutil.copytree(run, tmp_path / "stopped")
+    goes_on_at_a_higher_rate(run, data, longer)
+    run, interrupt = tmp_path / "stopped", Interrupt()
+    interrupt.signum = signal.SIGTERM
+    with pytest.raises(Interrupted):  # right at the beginning of the longer run
+        trained(run, data, longer, interrupt=interrupt)
+    goes_on_at_a_higher_rate(run, data, longer)
+
+
+def goes_on_at_a_higher_rate(run: Path, data: Path, longer: Recipe) -> None:
+    ends = planned(run)[0][1]
     trained(run, data, longer)
     [_, (begins, last)] = planned(run)
     assert open_model(run).manifest["step"] == last

@@ -11,7 +11,6 @@ from regard.errors import DataError
 from regard.score.bleu import compare_translations
 from regard.score.report import (
     ALL_STEPS,
-    PAPER_STEPS,
     MultiBleu,
     TextSteps,
     looks_tokenised,
@@ -26,9 +25,7 @@ GOOD = [line if i % 4 else line.replace("old", "new") for i, line in enumerate(R
 BAD = [line if i % 2 else line.replace("dog", "cat") for i, line in enumerate(REFERENCES)]
 FORMS: list[tuple[str, str, str, TextSteps]] = [
     ("bergamot-base-memory", "tokenizer_perl_tokenised", ".txt", ("tokenise",)),
-    ("bergamot-base-memory", "tokenizer_perl_compound_split", ".txt", PAPER_STEPS),
     ("bergamot-tiny", "sacremoses_tokenised", ".tok", ()),
-    ("bergamot-tiny", "sacremoses_compound_split", ".atat", ()),
     ("bergamot-tiny", "sacremoses_compound_split", ".tok", ("split",)),
 ]
 

@@ -15,7 +15,7 @@ from serve.conftest import Serve
 PATHS = ["/translate", "/detect", "/v1/translate", "/languages", "/health", "/frontend/settings"]
 TAKEN = ("method", "url", "headers", "params", "json", "data", "files")
 FUZZ = settings(
-    max_examples=36,
+    max_examples=24,
     deadline=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
@@ -89,7 +89,7 @@ any_request = st.fixed_dictionaries(
 def test_bytes_of_any_kind_are_answered_or_refused(serve: Serve) -> None:
     client = serve()
 
-    @settings(FUZZ, max_examples=120)
+    @settings(FUZZ, max_examples=80)
     @given(any_request)
     def ask(request: dict[str, Any]) -> None:
         answer = client.request(**request)

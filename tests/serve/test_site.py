@@ -327,8 +327,7 @@ def test_both_interfaces_have_every_text(site: Open, shouting: Shouting) -> None
     assert texts <= set(english)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [320, 1200])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 320), ("dark", 1200)])
 def test_narrow_and_wide_light_and_dark_for_everyone(
     site: Open, translator: Translator, scheme: str, width: int
 ) -> None:

@@ -1,6 +1,7 @@
 """Figure 1: it says of a model what the model is, and its numbers add up."""
 
 import re
+from copy import deepcopy
 from functools import cache
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -50,7 +51,9 @@ MODELS = {
 }  # fmt: skip
 
 
+@cache
 def a_model(name: str) -> Transformer:
+    """A model that has shapes and no numbers, made once for all tests."""
     fields, vocabulary = MODELS[name]
     with torch.device("meta"):
         return Transformer(Recipe().but(**fields).model, vocabulary)
@@ -198,7 +201,7 @@ def test_formats(form: str) -> None:
 
 
 def test_a_layer_with_an_unknown_module_is_not_drawn_wrongly() -> None:
-    model = a_model("two layers of 64")
+    model = deepcopy(a_model("two layers of 64"))
     model.encoder[0].add_module("gate", nn.Linear(2, 2))
     with pytest.raises(TypeError, match="Figure 1 has no Linear"):
         architecture(model, "svg")
