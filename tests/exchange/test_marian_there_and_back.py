@@ -16,7 +16,7 @@ from regard.exchange.from_hf import read_hf
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import BOS
 
-CHOSEN = ["usual", "heads differ", "separate, untied", "ids within", "another start"]
+CHOSEN = ["usual", "odd heads", "separate, untied", "ids within", "another start"]
 CHOSEN += ["a start that is written", "pad is written", "renormalised"]
 
 
