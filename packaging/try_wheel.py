@@ -200,7 +200,9 @@ def extras(wheel: Path) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("wheel", type=Path)
-    parser.add_argument("--only", action="append", metavar="EXTRA", help="base: without an extra")
+    parser.add_argument(
+        "--only", action="append", metavar="EXTRA", help="base: the wheel without extras"
+    )
     given = parser.parse_args()
     wheel = given.wheel.resolve()
     asked = ["" if name == "base" else name for name in given.only or ["base", *extras(wheel)]]

@@ -116,7 +116,7 @@ def translate(
     starts; finished blocks are kept.
 
     With --exact, no bit of a translation or its score depends on other lines or the thread count.
-    In fp32 on a CPU, this usually holds without --exact, too; --exact tests it where it is unsure.
+    In fp32 on a CPU, this usually holds without --exact, too; --exact makes sure of it.
 
     With --engine, CTranslate2 or ONNX Runtime computes a model of `regard export`.
 

@@ -246,7 +246,7 @@ def _contains(name: str, parts: tuple[str, ...], without: str = "") -> bool:
 def _one(
     names: list[str], parts: tuple[str, ...], option: str, path: Path, *, without: str = ""
 ) -> str:
-    """The only name with one of `parts`, and not with `without`; RecipeError if it is unclear."""
+    """The only name that has one of `parts` and lacks `without`; RecipeError for none or more."""
     found = [name for name in names if _contains(name, parts, without)]
     if len(found) != 1:
         shown = ", ".join(names[:8]) or "none"

@@ -66,6 +66,6 @@ def _scores(directory: Path) -> dict[str, Any]:
         last = last_validation(path)
     except (OSError, ValueError, RecursionError):
         raise ModelError(
-            f"{path}: cannot be read: make it readable, or remove it to see no scores"
+            f"{path}: cannot be read: make it readable, or remove it and its scores"
         ) from None
     return {key: last[key] for key in ("step", *_FIGURES) if key in last}

@@ -33,7 +33,7 @@ from regard.machine.cores import started_together
 _Value = TypeVar("_Value")
 
 PROC = Path("/proc")
-"""Linux's folder of processes; other systems have none."""
+"""The folder in which Linux shows its processes; macOS, for example, has none."""
 _WAIT = timedelta(days=7)
 """The other processes wait at most this long for work that only the first process does. For
 example, preparing data may take hours."""
