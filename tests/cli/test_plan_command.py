@@ -136,6 +136,7 @@ def test_the_times_that_are_compared_are_those_of_the_table(
         result = regard("train", "--plan", *world.text, *world.out, "--time", "5m", *unlimited)
     times = [line[:10].strip() for line in result.stdout.splitlines()]
     assert times == ["time", "5 min", "10 min", "1 h", "8 h", "3 days"], result
+    assert all(" 100% " in row for row in result.stdout.splitlines()[1:]), result.stdout
     assert result.stderr == ""
     loud = regard("train", "--plan", *world.text, *world.out[1:], "--time", "5m", *unlimited)
     assert loud.stdout == result.stdout

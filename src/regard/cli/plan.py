@@ -82,7 +82,7 @@ def print_budgets(start: "Start", minutes: float, *, quiet: bool = False) -> Non
                 recipe.training.label_smoothing,
                 recipe.training.cooldown,
                 f"{recipe.tokenizer.vocabulary:,}",
-                f"{100 * recipe.data.share:.2g}%",
+                f"{100 * recipe.data.share:.3g}%",
                 f"{found.steps:,}",
                 f"{found.epochs:.3g}",
                 f"{found.perplexity:.3g}",
