@@ -42,13 +42,11 @@ def open_to_decode(
     `choose_device` and of `open_model`.
     """
     precision, device = settled(precision), choose_device()
-    int8 = precision == "int8"
-    if int8:
+    if precision == "int8":
         refuse_int8(device)
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    if exact is None and (int8 or dtype != torch.float32):
+    if exact is None and precision != "fp32":
         exact = False
-    model = open_model(directory, dtype)
+    model = open_model(directory, torch.bfloat16 if precision == "bf16" else torch.float32)
     network = model.network.to(device).requires_grad_(False)  # decoding needs no gradients
     network.compute_by(for_decoding(network, device, precision, exact))
     return replace(model, network=network), exact

@@ -62,7 +62,7 @@ def train_prepared(
     try:
         if processes.first:
             begin_from_model(run)
-            found = _outline(run)
+            found = outline(run.setup, run.directory.path)
             announce(found)
             if problem := too_little_disk(out, found.disk):
                 warn(problem)
@@ -80,12 +80,6 @@ def _tune(run: Run) -> None:
     """
     with suppress(Interrupted):
         tune_run(run)
-
-
-def _outline(run: Run) -> Outline:
-    its, tokenizer = run.setup, run.setup.tokenizer
-    shards, out = its.shards, run.directory.path
-    return outline(its.recipe, tokenizer.size, its.dtype, out, shards, tokenizer.source_size)
 
 
 def too_little_disk(out: Path, disk: Disk) -> str | None:

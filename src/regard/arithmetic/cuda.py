@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from regard.arithmetic.cross_entropy import softmax_gradient
 from regard.arithmetic.fused import Fused
 from regard.arithmetic.graphs import RecordedSteps
 from regard.arithmetic.kernels.kernel import LAUNCHING, Kernel
@@ -177,11 +178,11 @@ class Cuda(Fused):
     ) -> Tensor:
         """Equation (1), by the kernel `ATTEND` or by PyTorch's attention kernels.
 
-        Without gradients, `ATTEND` computes up to `MOST_QUERIES` queries in heads of at most
-        `MOST_WIDTH`, if it can be used on this machine.
+        Without gradients and dropout, `ATTEND` computes up to `MOST_QUERIES` queries in heads of at
+        most `MOST_WIDTH`, if it can be used on this machine.
         """
         assert isinstance(mask, CudaMask)
-        if not self.learning and _are_few(query, value):
+        if not (self.learning or dropout) and _are_few(query, value):
             output = ATTEND(query, key, value, mask.allowed)
             if output is not None:
                 return output
@@ -264,14 +265,8 @@ def softmax_gradient_in_place(
 ) -> tuple[Tensor, Tensor]:
     """`Cuda.softmax_gradient`, as one operation that a compiler does not look into."""
     found = SOFTMAX_GRADIENT(logits, labels, smoothing) if logits.stride(1) == 1 else None
-    if found is not None:
-        right, log_p = found
-        return right, log_p
-    right = logits.gather(1, labels).float()
-    p = torch.softmax(logits, 1, out=logits)
-    chosen = p.gather(1, labels).float()
-    p.scatter_(1, labels, (chosen - (1 - smoothing)).to(p.dtype))
-    return right, chosen.clamp(min=1e-38).log()
+    right, log_p = softmax_gradient(logits, labels, smoothing) if found is None else found
+    return right, log_p
 
 
 @softmax_gradient_in_place.register_fake

@@ -9,7 +9,7 @@ from regard.arithmetic.cross_entropy import softmax_gradient as of_one_pass
 from regard.arithmetic.plain import Plain, torch_adam
 from regard.arithmetic.products import Products
 from regard.arithmetic.ranking import Summary, most_likely_by_blocks, summary
-from regard.equations import Adam, Learned, Ranking
+from regard.equations import Adam, Learned
 
 
 class Fused(Plain):
@@ -50,11 +50,7 @@ class Fused(Plain):
         """Whether the gradient of the loss is 1, as when backward() starts from the loss."""
         return bool(gradient == 1)
 
-    def most_likely(
-        self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
-    ) -> Ranking:
-        """The `count` most likely continuations; see `most_likely_by_blocks`."""
-        return most_likely_by_blocks(live, logits, never, count, self.summarize, self.rank)
+    most_likely = most_likely_by_blocks
 
     def summarize(self, logits: Tensor) -> Summary:
         """The largest logit of each block of the vocabulary, and each row's log-sum-exp."""

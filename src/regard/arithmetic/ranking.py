@@ -1,14 +1,15 @@
 """The best continuations of hypotheses (§6.1), without ranking the whole vocabulary."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.equations import Ranking
-from regard.hypotheses import Rank
+
+if TYPE_CHECKING:
+    from regard.arithmetic.fused import Fused
 
 BLOCK = 128
 """The number of tokens in a block of the vocabulary; only tokens of the best blocks are ranked."""
@@ -24,26 +25,25 @@ class Summary(NamedTuple):
 
 
 def most_likely_by_blocks(
+    by: "Fused",
     live: Float[Tensor, "sentences beams"],
     logits: Float[Tensor, "rows vocabulary"],
     never: tuple[int, ...],
     count: int,
-    summarize: Callable[[Tensor], Summary],
-    rank: Rank,
 ) -> Ranking:
     """Find the same continuations as `regard.hypotheses.most_likely`, by blocks of tokens.
 
-    `summarize` finds the largest logit of each block. Blocks are compared by the log-probabilities
-    that follow from these logits. Then `rank` ranks only the tokens of the best `count` blocks,
-    because these blocks contain the `count` best continuations.
+    `by.summarize` finds the largest logit of each block. Blocks are compared by the
+    log-probabilities that follow from these logits. Then `by.rank` ranks only the tokens of the
+    best `count` blocks, because these blocks contain the `count` best continuations.
     """
     vocabulary, beams = logits.shape[1], live.shape[1]
-    maxima, totals = summarize(logits)
+    maxima, totals = by.summarize(logits)
     # [rows, ...] -> [sentences, beams, ...]
     both = _without(never, maxima, logits), totals
     maxima, totals = (x.unflatten(0, (-1, beams)) for x in both)
     maxima = live.unsqueeze(-1) + (maxima - totals.unsqueeze(-1))
-    blocks = rank(maxima.flatten(1), count).sort(dim=1).values  # [sentences, blocks]
+    blocks = by.rank(maxima.flatten(1), count).sort(dim=1).values  # [sentences, blocks]
     # `tokens` and `parents` become [sentences, blocks * BLOCK]. They list all tokens of these
     # blocks, and the beam of each token, sorted by beam and then by token.
     within = torch.arange(BLOCK, device=blocks.device)
@@ -56,7 +56,7 @@ def most_likely_by_blocks(
     chosen = logits.view(len(live), -1).gather(1, places).float()
     log_p = live.gather(1, parents) + (chosen - totals.gather(1, parents))
     log_p = log_p.masked_fill_(impossible, -torch.inf)
-    best = rank(log_p, count)
+    best = by.rank(log_p, count)
     return Ranking(*(x.gather(1, best) for x in (parents, tokens, log_p)))
 
 

@@ -10,6 +10,7 @@ import torch
 from regard.families.choose import new_model
 from regard.recipe import ModelRecipe, Recipe
 from regard.run import checkpoints
+from regard.run.setup import Setup
 
 JOURNAL_LINE = 300
 """Approximate bytes of a logged step in the journal."""
@@ -107,19 +108,9 @@ class Outline:
     disk: Disk
 
 
-def outline(
-    recipe: Recipe,
-    vocabulary: int,
-    dtype: torch.dtype,
-    out: Path,
-    shards: int = 1,
-    source_vocabulary: int | None = None,
-) -> Outline:
-    """Compute the size of a run in `out`, whose model is divided among `shards` processes.
-
-    `vocabulary` is the size of the target's vocabulary; `source_vocabulary` is the size of the
-    source's, if the sizes differ. `dtype` is the number format in which the model computes.
-    """
-    parameters = Parameters.of(recipe.model, vocabulary, source_vocabulary)
-    count = sum(parameters)
-    return Outline(parameters, Memory.of(count, dtype, shards), Disk.of(recipe, count, out))
+def outline(setup: Setup, out: Path) -> Outline:
+    """Compute the size of a run in the directory `out`."""
+    recipe, tokenizer = setup.recipe, setup.tokenizer
+    parameters = Parameters.of(recipe.model, tokenizer.size, tokenizer.source_size)
+    memory = Memory.of(sum(parameters), setup.dtype, setup.shards)
+    return Outline(parameters, memory, Disk.of(recipe, sum(parameters), out))

@@ -108,8 +108,7 @@ def plan(
     and the errors of `Setup.open`, `steps_for` and `checkpoints.paths`.
     """
     setup = Setup.open(recipe, data, processes, shard=shard)
-    target, source = setup.tokenizer.size, setup.tokenizer.source_size
-    outlined = outline(recipe, target, setup.dtype, out, setup.shards, source)
+    outlined = outline(setup, out)
     with random_numbers_kept(setup.device):
         trial = _Trial(setup, sum(outlined.memory), tell)
         least = setup.share(1).parts
@@ -119,7 +118,7 @@ def plan(
     paper_accumulate = max(1, round(BASE.data.source_tokens / tokens))
     paper_least = BatchShare.even(0, processes.count, paper_accumulate, 1).parts
     lengths = setup.pairs.source_lengths, setup.pairs.target_lengths
-    once = sum(flop(recipe.model, target, *lengths))
+    once = sum(flop(recipe.model, setup.tokenizer.size, *lengths))
     an_epoch = recipe.training.passes * once
     plain = recipe.but(subword_dropout=0.0)  # with sub-word dropout, batches differ between epochs
     epoch = batches_of(training_pairs(data, plain), plain).batches_per_epoch
