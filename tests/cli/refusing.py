@@ -56,12 +56,15 @@ def regard(*argv: str | Path, stdin: bytes = b"") -> Result:
     return Result(status, stdout.getvalue(), stderr.getvalue())
 
 
-def process(*argv: str | Path, stdin: bytes = GOOD.encode(), stdout: Any = PIPE) -> Result:
+def process(
+    *argv: str | Path, stdin: bytes = GOOD.encode(), stdout: Any = PIPE, stderr: Any = PIPE
+) -> Result:
     """Run the command as users do."""
     command = [sys.executable, "-m", "regard", *map(str, argv)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = run(command, input=stdin, stdout=stdout, stderr=PIPE, timeout=60, env=environment)
-    return Result(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
+    done = run(command, input=stdin, stdout=stdout, stderr=stderr, timeout=60, env=environment)
+    said = [(stream or b"").decode() for stream in (done.stdout, done.stderr)]
+    return Result(done.returncode, *said)
 
 
 def forked(*argv: str | Path, stdin: bytes = GOOD.encode()) -> Result:

@@ -70,6 +70,14 @@ def test_table_and_summary(gold: Path, test: Path) -> None:
     assert result.exit_code == 0
 
 
+def test_nobody_can_take_the_remarks(gold: Path, test: Path) -> None:
+    given = "score", "--trees", gold, test, "--summary"
+    with Path("/dev/full").open("wb") as full:
+        result = process(*given, stderr=full)
+        assert process("score", "--trees", gold, "--nope", stderr=full).status == 2
+    assert (result.status, result.stdout) == (0, run(gold, test, "--summary").stdout)
+
+
 def test_summary_alone(gold: Path, test: Path) -> None:
     whole, summary = run(gold, test), run(gold, test, "--summary")
     assert summary.stdout.startswith("=== Summary ===\n")

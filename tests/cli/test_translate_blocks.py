@@ -18,8 +18,10 @@ import pytest
 from cli.refusing import GOOD, World, contents, forked, refused, unchanged
 from cli.translating import BLOCK, LINES, finished
 from machine.ended import assert_gone
+from regard.cli.bulk import stopped_by_signals
 from regard.cli.main import main
 from regard.machine.copies import can_be_copied
+from regard.text.foreign.library import _guarded
 from run.killing import Fork
 
 COUNT = 2_560
@@ -218,6 +220,12 @@ def test_a_signal_stops_and_the_same_command_goes_on(world: World, text: Path, p
     assert result.status == 0, result
     assert result.stderr.startswith(f"{before * LINES:,} of {COUNT:,} lines\n")
     assert out.read_text("utf-8") == plain
+
+
+def test_a_signal_is_not_taken_for_an_error_of_a_library() -> None:
+    with pytest.raises(SystemExit) as stopped, stopped_by_signals():
+        _guarded(signal.raise_signal, signal.SIGTERM)
+    assert stopped.value.code == 143
 
 
 @pytest.mark.slow

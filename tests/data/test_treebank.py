@@ -110,6 +110,17 @@ def test_validation_trees_are_kept_as_trees(tmp_path: Path) -> None:
     assert [tree.children[0] for tree in kept] == [t for line in ODD if (t := tree_of(line))]
 
 
+@pytest.mark.parametrize("word", ["%PDF-1.4", "\ufeffa"])
+def test_the_first_word_for_validation_may_look_like_another_kind_of_file(
+    word: str, tmp_path: Path
+) -> None:
+    train = written(tmp_path, "train.mrg", made(20, seed=1))
+    odd = written(tmp_path, "valid.mrg", ["( (X (Y z)))", f"( (NP (NN {word}) (NN file)))"][::-1])
+    prepared(tmp_path, trees=[train], valid_trees=[odd])
+    sentences = list(read_lines(tmp_path / "data" / "valid.source.txt"))
+    assert sentences == [f"{word} file", "z"]
+
+
 def test_normalised_tags_are_one_symbol(tmp_path: Path) -> None:
     train = written(tmp_path, "train.mrg", made(30, seed=1))
     prepared(tmp_path, RECIPE.but(form="normalised"), trees=[train])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.machine import cores
-from regard.machine.cores import usable_cores
+from regard.machine.cores import started_together, usable_cores
 from regard.machine.devices import set_threads
 
 
@@ -34,6 +34,12 @@ def test_a_container_may_use_fewer_cores_than_there_are(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
     assert usable_cores() == usable
+
+
+def test_an_empty_variable_is_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given, processes in ("", 1), ("3", 3):
+        monkeypatch.setenv("WORLD_SIZE", given)
+        assert started_together() == processes
 
 
 def test_threads_are_no_more_than_a_container_may_use(monkeypatch: pytest.MonkeyPatch) -> None:

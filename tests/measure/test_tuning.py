@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.refusing import regard as command
-from regard.errors import DataError, ModelError, RecipeError
+from regard.errors import DataError, ModelError, RecipeError, RegardError
 from regard.measure.tuning import (
     ALPHAS,
     BEAMS,
@@ -188,6 +188,20 @@ def test_the_command_takes_words_that_suit_the_references(
         assert done.status == 0, done.stderr
     assert asked == ["intl", "char"]
     assert f"{korean}: BLEU divides its words by char" in done.stderr
+
+
+def test_a_model_that_cannot_be_written_is_refused_before_the_translating(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(directory: Path) -> None:
+        raise RegardError(f"{directory}: cannot write there")
+
+    text = tmp_path / "text"
+    text.write_text("one two\n" * 3)
+    monkeypatch.setattr("regard.files.whole.refuse_unwritable", refuse)
+    monkeypatch.setattr("regard.measure.tuning.try_searches", lambda *_, **__: pytest.fail("late"))
+    done = command("tune", world / "run", "--source", text, "--reference", text)
+    assert (done.status, "cannot write there" in done.stderr) == (2, True)
 
 
 def test_a_development_set_has_as_many_lines_on_both_sides(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from regard.cli.console import silence
 from regard.errors import DataError, printable
 from regard.files.lines import read_blocks, refuse_standard_input_twice, shown_name
 from regard.score.brackets import Message, Remark, TooManyErrors, compare
@@ -162,5 +164,11 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _tell(text: str) -> None:
-    """Write a line to standard error; a surrogate escape is written as the byte it stands for."""
-    typer.echo(text.encode("utf-8", "surrogateescape"), err=True)
+    """Write a line to standard error; a surrogate escape is written as the byte it stands for.
+
+    If standard error cannot be written, this text and all later texts are discarded.
+    """
+    try:
+        typer.echo(text.encode("utf-8", "surrogateescape"), err=True)
+    except OSError:
+        silence(sys.stderr)

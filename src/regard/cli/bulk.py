@@ -14,8 +14,6 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from regard.cli.console import note
 from regard.errors import RegardError
 from regard.machine.interrupt import SIGNALS, handled_by
@@ -67,7 +65,7 @@ def translate_file(
     without the line feed at its end. Raises RegardError if `out` exists and not all of its blocks
     are finished, or if `out` is standard output or a path without a file name, such as . or /. Also
     raises RegardError if an unfinished `out` was begun with another text, other models or other
-    settings, or if `source`, `out` or a model cannot be used. Raises typer.Exit after a signal.
+    settings, or if `source`, `out` or a model cannot be used. Raises SystemExit after a signal.
     """
     from regard.cli.progress import BulkDisplay
     from regard.files.blocks import Blocks
@@ -105,30 +103,23 @@ def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
         for again in SIGNALS:  # a second signal must not interrupt the message
             if signal.getsignal(again) is stop:
                 signal.signal(again, signal.SIG_IGN)
-        raise _Stopped(128 + signum)
+        raise SystemExit(128 + signum)
 
     with handled_by(stop):
         try:
             yield
-        except _Stopped as stopped:
+        except SystemExit:
             if blocks:
                 done = blocks.lines - blocks.lines_of(blocks.missing())
                 note(
                     f"{blocks.out}: stopped with {done:,} of {blocks.lines:,} lines finished, "
                     "which are kept; the same command continues from them"
                 )
-            raise typer.Exit(stopped.status) from None
-
-
-class _Stopped(BaseException):
-    """A signal has come; `status` is the exit status with which the command is to end."""
-
-    def __init__(self, status: int):
-        self.status = status
+            raise
 
 
 def _is_first() -> bool:
-    return os.environ.get("RANK", "0") == "0"
+    return (os.environ.get("RANK") or "0") == "0"
 
 
 def _fingerprint(models: Sequence[Path]) -> str:

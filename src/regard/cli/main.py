@@ -191,5 +191,8 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 def _leave(sentence: str, status: int) -> NoReturn:
-    print(f"regard: {printable(sentence)}", file=sys.stderr)  # noqa: T201
+    try:
+        print(f"regard: {printable(sentence)}", file=sys.stderr)  # noqa: T201
+    except OSError:  # for example, the terminal is closed
+        silence(sys.stderr)
     sys.exit(status)

@@ -31,6 +31,7 @@ def tune(
     Example: `regard tune runs/x --source dev.en --reference dev.de`
     """
     from regard.files.lines import read_lines, refuse_standard_input_twice, shown_name
+    from regard.files.whole import refuse_unwritable
     from regard.machine.devices import set_threads
     from regard.measure.tuning import (
         Tried,
@@ -53,6 +54,8 @@ def tune(
         typer.echo(f"beam {one.beam:<4}alpha {one.alpha:<5}BLEU {one.bleu:.2f}")
 
     opened, journal = open_model(model), Journal(model / "journal.jsonl")
+    if not dry_run:
+        refuse_unwritable(model)
     tokenizer, own = opened.recipe.training.bleu_tokenizer, opened.recipe.search
     if tokenizer == "13a" and (suited := suited_tokenizer(references)) != tokenizer:
         tokenizer = suited

@@ -33,7 +33,7 @@ from regard.data.prepare import Report, complete
 from regard.data.tree_encoding import TREES_AT_ONCE, TreeEncoder, TreeWriter, as_text
 from regard.data.tree_files import Treebank
 from regard.errors import DataError, RecipeError
-from regard.files.lines import refuse_unreadable
+from regard.files.lines import refuse_unreadable, text_of_lines
 from regard.files.replacing import whole_or_nothing
 from regard.recipe import Recipe
 from regard.text.cleaning import Verdict
@@ -174,15 +174,13 @@ class _Preparation:
 
     def write_valid(self, folder: Path, encoder: TreeEncoder, found: _Survey) -> SplitCounts:
         """Write the validation trees in two forms, as ids and as text; count them."""
-        trees = found.held_out or self._read("encode", self.valid)
-        with (
-            (folder / "valid.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
-            (folder / "valid.target.txt").open("w", encoding="utf-8", newline="\n") as targets,
-            closing(TreeWriter(folder / "valid", encoder)) as writer,
-        ):
+        trees = found.held_out or [*self._read("encode", self.valid)]
+        sources = text_of_lines(as_text(tree.words()) for tree in trees)
+        targets = text_of_lines(bracketed(Tree(TOP, (tree,))) for tree in trees)
+        for side, text in ("source", sources), ("target", targets):
+            (folder / f"valid.{side}.txt").write_text(text, encoding="utf-8", newline="\n")
+        with closing(TreeWriter(folder / "valid", encoder)) as writer:
             for tree in trees:
-                sources.write(as_text(tree.words()) + "\n")
-                targets.write(bracketed(Tree(TOP, (tree,))) + "\n")
                 writer.write(tree)
         return writer.counts()
 

@@ -134,15 +134,17 @@ def foreign_side(
 def exported_side(directory: Path, vocabulary: MarianVocabulary) -> MarianSide:
     """Open a model that `regard export hf` wrote, as one side of a comparison (`certificate.Side`).
 
-    `transformers` opens `directory` by from_pretrained, without options. Raises
+    `transformers` opens `directory` by from_pretrained. It takes nothing from the network, and runs
+    no code of the directory. Raises
     ModuleNotFoundError if `transformers` is not installed, and the errors of `transformers` if the
     directory cannot be opened.
     """
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
-    model: Any = transformers.MarianMTModel.from_pretrained(directory).eval().float()
-    cutter = transformers.AutoTokenizer.from_pretrained(directory)
+    safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    model: Any = transformers.MarianMTModel.from_pretrained(directory, **safely).eval().float()
+    cutter = transformers.AutoTokenizer.from_pretrained(directory, **safely)
     return MarianSide(
         model, cutter, vocabulary.order, vocabulary.source_order,
         start=vocabulary.ids["decoder_start_token_id"], end=vocabulary.ids["eos_token_id"],

@@ -26,7 +26,7 @@ def started_together() -> int:
 
     Without torchrun, this is 1.
     """
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return int(os.environ.get("WORLD_SIZE") or 1)
 
 
 def _share() -> float:
