@@ -101,7 +101,7 @@ def translator(made: Path) -> Translator:  # noqa: F811
 @contextmanager
 def listening(app: Any) -> Iterator[str]:
     """Run a real server of this application in a thread; yields its address."""
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, http="h11", log_config=None, access_log=False))
     bound = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
