@@ -93,11 +93,7 @@ def recipe_named(name: str) -> Recipe:
     """
     if name in RECIPES:
         return RECIPES[name]
-    try:
-        is_file = bool(Path(name).suffix) or "/" in name or Path(name).exists()
-    except OSError:  # the name is too long for a file
-        is_file = False
-    if is_file:
+    if Path(name).suffix or "/" in name or Path(name).exists():
         return Recipe.read(name, RECIPES)
     small_first = sorted(RECIPES, key=lambda known: known in paper.PAPER_RECIPES)
     raise unknown("recipe", name, small_first, where=HELP)

@@ -184,6 +184,8 @@ def test_the_gpu_is_that_of_the_caller_or_of_the_process_of_torchrun(
     monkeypatch.setattr(devices, "_refuse_too_old", lambda _: None)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     assert devices.choose_device() == torch.device("cuda", 3)
+    monkeypatch.setenv("LOCAL_RANK", "")
+    assert devices.choose_device() == torch.device("cuda", 3)
     assert not chosen
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert devices.choose_device() == torch.device("cuda", 1)

@@ -20,10 +20,10 @@ def console() -> "Console":
     """Rich's console for standard error; the library rich is imported at the first call."""
     from rich.console import Console
 
-    return Console(file=cast(IO[str], _StandardError()), highlight=False, soft_wrap=True)
+    return Console(file=cast(IO[str], StandardError()), highlight=False, soft_wrap=True)
 
 
-class _StandardError:
+class StandardError:
     """Standard error; if a write fails, its text and all later texts are discarded silently.
 
     A command therefore goes on if `head` stops reading its progress, or if the terminal is closed.

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from regard import __version__
 from regard.cli.average import average
 from regard.cli.claims import claims
-from regard.cli.console import silence
+from regard.cli.console import StandardError, silence
 from regard.cli.demo import demo
 from regard.cli.export import export
 from regard.cli.help import help_
@@ -191,8 +191,5 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 def _leave(sentence: str, status: int) -> NoReturn:
-    try:
-        print(f"regard: {printable(sentence)}", file=sys.stderr)  # noqa: T201
-    except OSError:  # for example, the terminal is closed
-        silence(sys.stderr)
+    print(f"regard: {printable(sentence)}", file=StandardError())
     sys.exit(status)

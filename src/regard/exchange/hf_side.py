@@ -134,10 +134,9 @@ def foreign_side(
 def exported_side(directory: Path, vocabulary: MarianVocabulary) -> MarianSide:
     """Open a model that `regard export hf` wrote, as one side of a comparison (`certificate.Side`).
 
-    `transformers` opens `directory` by from_pretrained. It takes nothing from the network, and runs
-    no code of the directory. Raises
-    ModuleNotFoundError if `transformers` is not installed, and the errors of `transformers` if the
-    directory cannot be opened.
+    `transformers` opens `directory` by from_pretrained, takes nothing from the network, and runs no
+    code of the directory. Raises ModuleNotFoundError if `transformers` is not installed, and the
+    errors of `transformers` if the directory cannot be opened.
     """
     import transformers
 

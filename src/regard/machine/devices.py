@@ -42,7 +42,7 @@ def choose_device() -> torch.device:
     """
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    rank, gpus = os.environ.get("LOCAL_RANK"), torch.cuda.device_count()
+    rank, gpus = os.environ.get("LOCAL_RANK") or None, torch.cuda.device_count()
     number = torch.cuda.current_device() if rank is None else int(rank)
     if number >= gpus:
         raise TrainingError(

@@ -51,7 +51,7 @@ def free_bytes(device: torch.device) -> int:
         return torch.cuda.mem_get_info(device)[0]
     free = _line("/proc/meminfo", "MemAvailable") or all_bytes(device)
     free = min([free, *(bound - used for bound, used in _bounds())])
-    return max(0, free) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(0, free) // int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
 
 
 def give_back_memory() -> None:
